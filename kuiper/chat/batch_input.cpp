@@ -49,7 +49,7 @@ bool BatchInput::Ready(int timeout_ms) {
 }
 
 std::optional<std::string> BatchInput::NextLine() {
-  while (!Ready(-1)) {  // a signal
+  while (!Ready(-1)) {  // interrupted by a signal
   }
   return std::exchange(ahead_, std::nullopt);
 }

@@ -1,4 +1,4 @@
-// The file of requests, read line by line: bounded memory for any length, pipes too.
+// Reads a file or pipe of requests line by line, in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace kuiper {
 
 class BatchInput {
  public:
-  // "-" is standard input. kInput unless it can be read and, for a regular file, holds a request.
+  // "-" = standard input. kInput if it cannot be read, or is a regular file without a request.
   static StatusOr<std::unique_ptr<BatchInput>> Open(const std::string& path);
   ~BatchInput();
   BatchInput(const BatchInput&) = delete;
@@ -25,22 +25,22 @@ class BatchInput {
 
   struct Item {
     BatchLine line;
-    StatusOr<JsonNode> json;  // not ok: the line is no JSON, or its custom_id was there before
+    StatusOr<JsonNode> json;  // error if the line is not JSON or repeats a custom_id
   };
-  // Blank lines do not count. Nothing at the end; status() says whether that is a mistake.
+  // Returns the next request; skips blank lines. Returns nothing at the end; then check status().
   std::optional<Item> Next();
-  // Whether Next would return at once, as LineReader::Ready.
+  // True if Next would return at once; waits like LineReader::Ready.
   bool Ready(int timeout_ms);
-  // Puts the item that was read last back.
+  // Puts back the item that was read last.
   void PutBack(Item item) {
     --num_read_;
     put_back_ = std::move(item);
   }
 
-  // kInput when the input ended because it cannot be read, or without a request.
+  // kInput if the input failed to be read or ended without a request.
   const Status& status() const { return status_; }
   int64_t num_read() const { return num_read_; }
-  int64_t count() const { return count_; }  // 0: not known, the input is no regular file
+  int64_t count() const { return count_; }  // 0 = unknown: the input is not a regular file
   int fd() const { return fd_; }
 
  private:
@@ -53,9 +53,9 @@ class BatchInput {
   LineReader reader_;
   Status status_;
   int64_t count_ = 0;
-  int64_t num_lines_ = 0;  // blank ones count
+  int64_t num_lines_ = 0;  // includes blank lines
   int64_t num_read_ = 0;
-  std::optional<std::string> ahead_;  // the line that comes next, if it was looked for
+  std::optional<std::string> ahead_;  // the next line, if already read
   std::optional<Item> put_back_;
   std::unordered_set<std::string> custom_ids_;
 };

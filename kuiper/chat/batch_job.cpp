@@ -6,12 +6,12 @@
 namespace kuiper {
 namespace {
 
-// Requests that are read and not written, for each one that may run: a long answer holds up the
-// lines behind it, not the work on them, and this bounds what a kill can cost.
+// Maximum requests read but not yet written, per engine sequence. A long answer delays only the
+// writing of later lines, not their computation. The limit bounds the work that a kill can lose.
 constexpr size_t kReadAhead = 16;
 constexpr int kPatienceMs = 1000;
 
-// Why an output is left alone.
+// Error: the output file is not from an earlier run of this batch.
 Status NotOurs(const std::string& name, int64_t line, const std::string& what) {
   return Status(StatusCode::kInput, name + ", line " + std::to_string(line) + " " + what,
                 "choose another " + Param("output") + ", or remove this one to begin again");
@@ -90,10 +90,9 @@ void BatchJob::Start(const BatchInput::Item& item) {
 
 void BatchJob::Fill() {
   const size_t most = static_cast<size_t>(engine_.config().max_num_seqs);
-  // As many again wait in the engine, so that a place is taken in the step after it is free.
+  // Twice max_num_seqs, so that a waiting request takes a free place in the next step.
   while (!at_end_ && active_.size() < 2 * most && lines_.size() < kReadAhead * most) {
-    // What has not come yet is waited for where there is nothing else to do; not for ever, so that
-    // no signal is missed.
+    // If idle, wait for the next line, but not forever, so that no signal is missed.
     const bool idle = active_.empty() && lines_.empty();
     if (!input_.Ready(idle ? kPatienceMs : 0)) return;
     const std::optional<BatchInput::Item> item = input_.Next();

@@ -1,6 +1,6 @@
-// Answers the requests of one file into another: reads a little ahead of the engine, keeps it full,
-// and writes an answer as soon as all answers before it are written; a run that was ended goes on
-// behind its last whole line. For programs, which show how far it is; knows no flags.
+// Answers the requests of one file into another, in their order. Reads a little ahead to keep the
+// engine full, and writes an answer once all earlier ones are written. An interrupted run can be
+// resumed after its last complete line. Independent of flags; programs show the progress.
 #pragma once
 
 #include <cstdint>
@@ -22,51 +22,51 @@
 
 namespace kuiper {
 
-// What an earlier run left in the output.
+// The contents of the output file from an earlier run.
 struct BatchResumption {
   int64_t num_answers = 0;
-  int64_t num_failed = 0;  // of them
+  int64_t num_failed = 0;  // failed ones among num_answers
 };
 
-// Reads past the requests whose answers are in `output`, which messages call `name`, and cuts off
-// what is torn behind them. kInput where the output is not that of an earlier run of this model
-// and these settings (Responder::fingerprint).
+// Skips the requests whose answers are in `output`, and removes a partial line after them. Messages
+// call the output `name`. kInput if the output is not from an earlier run with the same model and
+// settings (Responder::fingerprint).
 StatusOr<BatchResumption> ResumeBatch(BatchInput& input, AppendFile& output,
                                       const std::string& name, const std::string& fingerprint);
 
-// Of this run.
+// The counts of this run.
 struct BatchCounts {
-  int64_t num_done = 0;  // requests of the input, those of an earlier run among them
+  int64_t num_done = 0;  // includes the requests answered by an earlier run
   int64_t num_written = 0;
   int64_t num_failed = 0;
   int64_t num_prompt_tokens = 0, num_tokens = 0;
 };
 
-// What a batch is told and asks of its program. Functions may not be empty.
+// Settings and callbacks that the program provides to a batch. No function may be empty.
 struct BatchHost {
-  Request defaults;     // of what a line leaves out
-  Responder responder;  // who answers
-  // How parameters are named in errors of flat lines, and of those with a body.
+  Request defaults;     // values of fields that a line leaves out
+  Responder responder;  // written into the answers
+  // Spell parameters in errors about flat lines and about lines with a body.
   Speller flat_names, body_names;
-  // The prompt of a chat.
+  // Builds the prompt of a chat.
   std::function<StatusOr<Prompt>(const ChatRequest& request)> build_prompt;
-  // An answer has ended; `request` is the engine's number.
+  // Called when a choice has ended; `request` is the engine's request id.
   std::function<void(int64_t request, int choice, const Completion& answer,
                      const std::optional<std::string>& custom_id)>
       on_answer;
-  std::function<bool()> is_interrupted;  // ends the run before the next step
+  std::function<bool()> is_interrupted;  // if true, the run ends before the next step
   std::function<void(const BatchCounts& counts)> on_step;
 };
 
 class BatchJob {
  public:
-  // Behind ResumeBatch. All must outlive the job.
+  // Construct after ResumeBatch. All arguments must outlive the job.
   BatchJob(BatchInput& input, AppendFile& output, Engine& engine, const BatchHost& host)
       : input_(input), output_(output), engine_(engine), host_(host) {}
 
-  // Until all requests are answered, the input ends with a mistake (BatchInput::status), or the
-  // host is interrupted. Errors of single requests are answers; kInternal when one cannot be
-  // written.
+  // Runs until all requests are answered, the input fails (BatchInput::status), or the host is
+  // interrupted. An error of a single request is written as its answer. kInternal if an answer
+  // cannot be written.
   Status Run();
   const BatchCounts& counts() const { return counts_; }
 
@@ -75,10 +75,10 @@ class BatchJob {
     BatchLine line;
     bool is_chat;
     int num_running;                  // choices that have not ended
-    std::vector<Completion> choices;  // by their number
+    std::vector<Completion> choices;  // by choice index
   };
 
-  // Adds requests while there is room for them.
+  // Adds requests to the engine while there is room.
   void Fill();
   void Start(const BatchInput::Item& item);
   StatusOr<Prompt> BuildPrompt(const ChatRequest& request);
@@ -93,8 +93,8 @@ class BatchJob {
   const BatchHost& host_;
 
   bool at_end_ = false;
-  std::map<int64_t, Active> active_;  // by the engine's number
-  // Lines behind the last one written; empty while the request runs.
+  std::map<int64_t, Active> active_;  // by the engine's request id
+  // The lines after the last one written; a line is "" while its request runs.
   std::deque<std::string> lines_;
   const int64_t num_kept_ = input_.num_read();  // answers of an earlier run
   BatchCounts counts_;

@@ -16,7 +16,7 @@ std::string BodyField(std::string_view name) {
   return "body." + std::string(name);
 }
 
-// The URL says what the body is; without one the body does.
+// True for a chat. The body decides (messages or prompt); a URL must agree with it.
 StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body, Speller spell) {
   const JsonNode* method = GivenField(line, "method");
   if (method != nullptr && !(method->IsString() && method->text == "POST")) {
@@ -41,7 +41,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The request of a flat line: all but what it is filed under.
+// Returns the request of a flat line: all fields except custom_id.
 JsonNode FlatBody(const JsonNode& json) {
   JsonNode body{.type = JsonNode::Type::kObject};
   for (size_t i = 0; i < json.keys.size(); ++i) {

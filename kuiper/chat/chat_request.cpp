@@ -19,9 +19,9 @@ namespace {
 constexpr const char* kOtherFields[] = {"prompt",      "stream", "echo",
                                         "tool_choice", "model",  "add_special_tokens"};
 
-constexpr int kMaxChoices = 128;  // OpenAI's limit; one request shall not hold up all others
+constexpr int kMaxChoices = 128;  // OpenAI's limit; keeps one request from blocking the others
 
-// Without those of messages.
+// Returns the known fields except those of messages.
 std::vector<std::string_view> KnownFields() {
   std::vector<std::string_view> fields(std::begin(kOtherFields), std::end(kOtherFields));
   for (const Parameter& parameter : Parameters()) {
@@ -30,7 +30,7 @@ std::vector<std::string_view> KnownFields() {
   return fields;
 }
 
-// The parameter of bodies that other servers call `name`; null if there is none.
+// Returns the parameter that other servers call `name`; null if there is none.
 const Parameter* ParameterOfOtherName(std::string_view name) {
   const std::string_view here = NameHere(name);
   const Parameter* parameter = here == name ? nullptr : FindParameter(here);
@@ -48,7 +48,7 @@ Status CheckFields(const JsonNode& body) {
   for (const std::string& key : body.keys) {
     if (IsMessagesField(key) || ParameterOfOtherName(key) != nullptr) continue;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    if (key == "best_of" && IsSameNumber(body, "best_of", "n")) continue;  // all n of n
+    if (key == "best_of" && IsSameNumber(body, "best_of", "n")) continue;  // selects all n of n
     KU_RETURN_IF_ERROR(CheckForeignField(key, *body.Find(key), known));
   }
   for (const char* key : {"stream", "echo"}) {
@@ -64,7 +64,7 @@ Status CheckFields(const JsonNode& body) {
   return OkStatus();
 }
 
-// A string or a list of strings.
+// Parses a string or a list of strings.
 Status ParseStrings(const JsonNode& node, const std::string& spelled,
                     std::vector<std::string>* strings) {
   strings->clear();
@@ -79,7 +79,7 @@ Status ParseStrings(const JsonNode& node, const std::string& spelled,
   return has_empty ? InputError(spelled + " has an empty string") : OkStatus();
 }
 
-// A list of ids of tokens.
+// Parses a list of token ids.
 bool ParseIds(const JsonNode& node, std::vector<int32_t>* ids) {
   ids->clear();
   return node.IsArray() && std::all_of(node.items.begin(), node.items.end(), [&](const auto& item) {
@@ -89,7 +89,7 @@ bool ParseIds(const JsonNode& node, std::vector<int32_t>* ids) {
          });
 }
 
-// {"ID": NUMBER}, by the text that people type.
+// Parses {"ID": NUMBER} through the text syntax of the parameter.
 Status ParseMap(const JsonNode& node, const Parameter& parameter, const std::string& spelled,
                 std::map<int, float>* map) {
   if (!node.IsObject()) return InputError(spelled + " is not an object");
@@ -101,7 +101,7 @@ Status ParseMap(const JsonNode& node, const Parameter& parameter, const std::str
   for (size_t i = 0; i < node.keys.size(); ++i) {
     const JsonNode& value = node.items[i];
     if (!value.IsNumber() || node.keys[i].find_first_of(",:") != std::string::npos) {
-      return InputError(spelled + " is not of ids and numbers");
+      return InputError(spelled + " does not map token ids to numbers");
     }
     text.append(text.empty() ? "" : ",").append(node.keys[i]).append(":").append(value.text);
   }
@@ -182,7 +182,7 @@ Status ParsePrompt(const JsonNode* prompt, ChatRequest* request) {
   return InputError(Param("prompt") + " is neither a string nor a list of token ids");
 }
 
-// A prompt is fed as it is: it has no place for what a chat template would show.
+// Raw prompts are used as they are, so fields that only a chat template uses are errors.
 Status CheckNoMessagesFields(const JsonNode& body) {
   for (const std::string& key : body.keys) {
     const JsonNode* value = GivenField(body, key.c_str());
@@ -193,7 +193,7 @@ Status CheckNoMessagesFields(const JsonNode& body) {
   return OkStatus();
 }
 
-// vLLM's name for the token that begins a sequence. Chat templates write theirs.
+// Parses vLLM's switch for the BOS token. Chat templates write their own BOS token.
 Status ParseSpecialTokens(const JsonNode& body, ChatRequest* request) {
   const JsonNode* value = GivenField(body, "add_special_tokens");
   if (value == nullptr) return OkStatus();

@@ -1,6 +1,6 @@
-// The bodies of OpenAI's chat/completions and completions -> what to generate. A field that nobody
-// knows must ask for nothing (foreign_fields.h), and a request for something that is not done is an
-// error: an answer never silently differs from what was asked for. Knows neither HTTP nor files.
+// Parses bodies of OpenAI's chat/completions and completions. Unsupported features are errors, and
+// unknown fields must ask for nothing (foreign_fields.h), so that an answer never silently differs
+// from the request. Independent of HTTP and files.
 #pragma once
 
 #include <string>
@@ -14,20 +14,20 @@
 namespace kuiper {
 
 struct ChatRequest {
-  bool is_chat = true;           // chat/completions, else completions
-  ParsedMessages messages = {};  // of a chat
-  std::string text = {};         // of a completion, unless request.prompt has its tokens
-  bool adds_bos = true;          // of a completion: see EncodeRaw
+  bool is_chat = true;           // true for chat/completions, false for completions
+  ParsedMessages messages = {};  // chats only
+  std::string text = {};         // completions only; unused if request.prompt has tokens
+  bool adds_bos = true;          // completions only: see EncodeRaw
   Request request = {};
 };
 
-// `defaults` holds what a body leaves out. kInput; messages name fields by Param.
+// `defaults` holds the values of absent fields. kInput; its messages name fields by Param.
 StatusOr<ChatRequest> ParseChatRequest(const JsonNode& body, bool is_chat, const Request& defaults);
 
-// Whether the body has a value for a parameter, under its name or one that other servers use.
+// True if the body has a value for the parameter, under its name or another server's name.
 bool GivesParameter(const JsonNode& body, std::string_view parameter);
 
-// The value of `key`, nullptr when it is absent or null.
+// Returns the value of `key`; nullptr if it is absent or null.
 const JsonNode* GivenField(const JsonNode& node, const char* key);
 
 }  // namespace kuiper

@@ -1,6 +1,6 @@
-// Answers in the form of OpenAI's chat/completions and completions, and a flat form for scripts.
-// Functions of the request and the answer: neither times nor what the prefix cache found are in
-// them.
+// Writes answers in OpenAI's chat/completions and completions formats, and in a flat format for
+// scripts. They depend only on the request and the answer: they contain neither times nor prefix
+// cache hits.
 #pragma once
 
 #include <string>
@@ -11,25 +11,25 @@
 
 namespace kuiper {
 
-// Who answered.
+// Identifies the model and settings that produced an answer.
 struct Responder {
   std::string model;
-  std::string fingerprint;  // of all that the answer depends on besides the request; may be empty
+  std::string fingerprint;  // hash of all that affects answers besides the request; may be empty
 };
 
-// The body of the answer to request `id`, one line of JSON.
+// Returns the response body for request `id` as one line of JSON.
 std::string ChatResponse(bool is_chat, const std::string& id, const Responder& responder,
                          const std::vector<Completion>& choices);
 
-// One line of JSON without braces: "text", "reasoning", "finish_reason" as Kuiper names it,
-// "token_ids_fnv1a64" and "seed", or "choices" of these where several were asked for; "usage" and
-// "system_fingerprint".
+// Returns one line of JSON without braces, with "usage", "system_fingerprint" and the choice:
+// "text", "reasoning", "finish_reason" (Kuiper's names), "token_ids_fnv1a64" and "seed". If several
+// choices were requested, "choices" lists them.
 std::string FlatResponse(const Responder& responder, const std::vector<Completion>& choices);
 
-// OpenAI knows two reasons, "stop" and "length"; the context is a limit of the length as well.
+// Maps to OpenAI's two reasons, "stop" and "length"; a full context counts as "length".
 const char* FinishName(FinishReason reason);
 
-// The "code" of error objects, e.g. "context_length_exceeded"; "" for kOk.
+// Returns the "code" of error objects, e.g. "context_length_exceeded"; "" for kOk.
 const char* ErrorName(StatusCode code);
 
 }  // namespace kuiper

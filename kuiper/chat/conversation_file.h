@@ -8,12 +8,13 @@
 
 namespace kuiper {
 
-// Writes beside the file and renames, so that an interrupted save leaves the old one. kInternal.
+// Writes a temporary file and renames it, so that an interrupted save keeps the old file.
+// kInternal.
 Status SaveConversation(const Conversation& conversation, const std::string& model,
                         const std::string& path);
 
-// kInput when it is missing or no conversation, or when a picture is missing or has changed. Its
-// pictures go to `pictures`; null: they are not read.
+// Reads the conversation's images and videos into `pictures`; if null, skips them. kInput if the
+// file is missing or invalid, or if an image or video is missing or has changed.
 StatusOr<Conversation> LoadConversation(const std::string& path, PictureReader* pictures);
 
 }  // namespace kuiper

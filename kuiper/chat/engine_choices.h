@@ -1,5 +1,5 @@
-// Variables of the configuration of engines and pictures whose values have names: the one table of
-// them, for the flags of the programs and of the tools.
+// Engine and image settings whose values have names: the only table of these names, for the flags
+// of programs and tools.
 #pragma once
 
 #include <optional>

@@ -10,8 +10,8 @@
 namespace kuiper {
 namespace {
 
-// Options of other servers, with the values at which they do nothing. docs/server.md has the same
-// table for people.
+// Options of other servers, with the values that switch them off. docs/server.md has the same
+// table.
 constexpr char kNeutralValues[] = R"({
   "best_of": [1], "detokenize": [true], "do_sample": [true], "dry_multiplier": [0],
   "dynatemp_range": [0], "early_stopping": [false], "epsilon_cutoff": [0], "eta_cutoff": [0], "function_call": ["none", "auto"],
@@ -25,8 +25,7 @@ constexpr char kNeutralValues[] = R"({
   "verbosity": ["low", "medium", "high"], "xtc_probability": [0]
 })";
 
-// Hints, with the types of their values. The parameters of samplers that are switched off are
-// hints.
+// Hints, with the types of their values. Parameters of samplers that are switched off are hints.
 constexpr char kHints[] = R"({
   "cache_control": "an object or a list", "cache_prompt": "true or false",
   "client_metadata": "an object", "context_management": "an object or a list",

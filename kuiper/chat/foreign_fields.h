@@ -1,6 +1,6 @@
-// Fields that other servers' bodies have and Kuiper's have not. Clients and routers write many of
-// them into every body although they ask for nothing: hints, which change no answer whatever they
-// hold, and options at the value that switches them off.
+// Fields of other servers that Kuiper does not have. Clients and routers send many of them in every
+// body although they ask for nothing. Hints never change an answer; options are allowed at the
+// values that switch them off.
 #pragma once
 
 #include <string_view>
@@ -11,13 +11,13 @@
 
 namespace kuiper {
 
-// Null, false, 0, or an empty string, list or object.
+// True for null, false, 0, and an empty string, list or object.
 bool IsNothing(const JsonNode& value);
 
-// OK for a field that asks for nothing. kUnavailable for a listed option at another value than its
-// neutral ones. kInput for a hint of the wrong type, and for a name that is not listed: unless its
-// value is nothing and no name of `known` is so near that it was probably meant. Errors name the
-// field by Param.
+// Returns OK if the field asks for nothing. kUnavailable for a listed option at a value that is not
+// neutral; kInput for a hint of the wrong type. An unlisted field is kInput if its value asks for
+// something, or if its name looks like a misspelling of a `known` one. Errors name the field by
+// Param.
 Status CheckForeignField(std::string_view name, const JsonNode& value,
                          const std::vector<std::string_view>& known);
 

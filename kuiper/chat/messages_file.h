@@ -1,4 +1,4 @@
-// The messages of a prompt in a file.
+// Reads the messages of a prompt from a file.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace kuiper {
 
-// `path`: "-" = input_fd. Images and videos without a path of their own, as {"type": "image"} is
-// one, are those of `media`, in their order. kInput.
+// `path`: "-" = input_fd. Images and videos without a path, such as {"type": "image"}, take those
+// of `media` in order. kInput.
 StatusOr<ParsedMessages> ReadMessagesFile(const std::string& path,
                                           const std::vector<ContentPart>& media, int input_fd);
 

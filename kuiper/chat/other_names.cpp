@@ -65,7 +65,7 @@ std::string WhereToSet(std::string_view name) {
     return "it is chosen at the start of the chat, by " + Param(start->second);
   }
   if (std::find(std::begin(kSamplers), std::end(kSamplers), name) != std::end(kSamplers)) {
-    return "there is no such sampler; /set alone lists those that are there";
+    return "this sampler is not supported; /set alone lists the available parameters";
   }
   if (name == "repeat_last_n") return "penalties count all tokens of the context";
   return "";

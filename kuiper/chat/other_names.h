@@ -1,4 +1,4 @@
-// What llama.cpp and Ollama call the parameters of a request, for people who know these names.
+// The names that llama.cpp and Ollama use for the parameters of a request.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace kuiper {
 
-// The name that a parameter has here: "repetition_penalty" for "repeat_penalty"; `name` itself if
-// it is no other name of one.
+// Returns Kuiper's name: "repetition_penalty" for "repeat_penalty"; `name` itself if it is not
+// listed.
 std::string_view NameHere(std::string_view name);
 
-// What to do instead of setting `name` in a chat, "" if nothing is known about it. `name` has
-// underscores, as in "num_ctx".
+// Returns what to do instead of setting `name` in a chat; "" if unknown. `name` has underscores, as
+// in "num_ctx".
 std::string WhereToSet(std::string_view name);
 
 }  // namespace kuiper

@@ -56,11 +56,11 @@ std::vector<Parameter> MakeTable() {
       Sampling("frequency_penalty", &SamplingParams::frequency_penalty, {-2, 2},
                "the same per occurrence"),
       Sampling("seed", &SamplingParams::seed, {.min = -1},
-               "of the sampler; below 0 = another one each time, which the output names"),
+               "sampler seed; below 0 = random, printed with the output"),
       InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1, .minus_one = INT32_MAX},
                         "tokens to generate at most; -1 = up to the end of the context")),
       OfRequest("min_tokens", &Request::min_new_tokens, {},
-                "generate so many before the end of the sequence or " + Param("stop") +
+                "minimum tokens before the end of the sequence or " + Param("stop") +
                     " may end the answer"),
       InChats(
           OfRequest("reasoning_budget", &Request::reasoning_budget,
@@ -73,14 +73,13 @@ std::vector<Parameter> MakeTable() {
                 "ids of tokens that end the answer as the end-of-sequence token does"),
       OfRequest("logit_bias", &Request::logit_bias, {-100, 100},
                 "added to the logits of these ids of tokens"),
-      OfRequest("ignore_eos", &Request::ignore_eos, {},
-                "generate on after the end-of-sequence token"),
+      OfRequest("ignore_eos", &Request::ignore_eos, {}, "continue after the end-of-sequence token"),
       NotInBodies(OfRequest("logprobs", &Request::num_logprobs, {0, 20},
                             "alternatives per token in JSON output")),
       OfRequest("beam_width", &Request::beam_width, {1, 256},
                 "answer by beam search with this many beams"),
       OfRequest("length_penalty", &Request::length_penalty, {-100, 100},
-                "of beam search: above 0 favours long answers, below short ones"),
+                "for beam search: above 0 favours long answers, below 0 short ones"),
       OfRequest("priority", &Request::priority, {-100, 100},
                 "more is more urgent, and starts before requests that came earlier"),
       Typed("num_samples",
@@ -112,7 +111,7 @@ bool SamplesByDefault(GenerationConfig* config) {
 void ApplyGenerationConfig(const GenerationConfig& config,
                            const std::function<bool(const Parameter&)>& given, Request* request) {
   std::map<std::string, double> values = config.sampling;
-  // do_sample false: the model's authors want greedy decoding, whatever the other fields say.
+  // If do_sample is false, decode greedily whatever the other fields say.
   const bool samples = config.do_sample.value_or(values.contains("temperature"));
   values["temperature"] = samples ? values.try_emplace("temperature", 1).first->second : 0;
   for (const Parameter& parameter : Parameters()) {

@@ -1,5 +1,5 @@
-// The parameters of a request: their names, ranges, defaults and texts stand here and nowhere else.
-// Flags, /set of a chat and the bodies of requests are made from this table.
+// The only table of the parameters of a request: names, ranges, defaults and help texts. It defines
+// the flags, the parameters of /set, and the fields of bodies.
 #pragma once
 
 #include <functional>
@@ -15,31 +15,31 @@
 namespace kuiper {
 
 struct Parameter {
-  std::string name;  // in bodies, and in generation_config.json
+  std::string name;  // used in bodies and in generation_config.json
   std::function<Variable(Request&)> of;
   Limits limits;
   std::string help;
-  std::string typed_name = name;  // where people type it
-  bool of_sampling = false;       // one of SamplingParams
-  bool needs_chance = false;      // means nothing to greedy decoding
+  std::string typed_name = name;  // used in flags and /set
+  bool of_sampling = false;       // a member of SamplingParams
+  bool needs_chance = false;      // has no effect on greedy decoding
   bool in_bodies = true;
   bool in_chats = false;  // may change from turn to turn
 
-  // kInvalidArgument, naming the parameter as `spelled`.
+  // kInvalidArgument; its message names the parameter as `spelled`.
   Status Set(Request* request, const std::string& spelled, const std::string& text) const {
     return SetVariable(of(*request), limits, spelled, text);
   }
 };
 
-// Texts may hold names of parameters (Param).
+// Help texts may contain parameter names (Param).
 const std::vector<Parameter>& Parameters();
-// By either name; nullptr when there is none.
+// Finds a parameter by either name; nullptr if there is none.
 const Parameter* FindParameter(std::string_view name);
 
-// If the model's file does not say whether to sample, adds what keeps small models from loops in a
-// chat, and returns true.
+// If the model's file does not say whether to sample, adds sampling values that keep small models
+// from looping in chats, and returns true.
 bool SamplesByDefault(GenerationConfig* config);
-// Takes over what the model's generation_config.json says, but for what was `given`.
+// Applies the model's generation_config.json, except to parameters for which `given` is true.
 void ApplyGenerationConfig(const GenerationConfig& config,
                            const std::function<bool(const Parameter&)>& given, Request* request);
 

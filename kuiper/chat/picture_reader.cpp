@@ -28,7 +28,8 @@ std::string DigestOf(std::string_view bytes) {
   return HexText(std::span(digest).first(kDigestBytes));
 }
 
-// Of a part that was read. Files with the same bytes are kept apart: each has its name in messages.
+// Returns the key of a part that was read. It contains the path, so that equal files at different
+// paths keep their own names in messages.
 std::string KeyOf(const ContentPart& part) {
   const char* kind = part.kind == Kind::kVideo ? "video " : "image ";
   const std::string path = IsDataUrl(part.text) ? "" : " " + part.text;
@@ -41,7 +42,7 @@ std::string Absolute(const std::string& path) {
   return error ? path : absolute.lexically_normal().string();
 }
 
-// The path of a location that is no data: URL.
+// Returns the path of a location that is not a data: URL.
 StatusOr<std::string> PathOf(const std::string& location, const std::string& where) {
   constexpr std::string_view kFile = "file://";
   if (location.empty()) return InputError(where + " has neither a path nor a URL");
@@ -51,7 +52,7 @@ StatusOr<std::string> PathOf(const std::string& location, const std::string& whe
                     "write the path of a file, or a data: URL");
 }
 
-// What to do about a picture that a conversation had and that cannot be read any more.
+// Adds a hint if a conversation's image or video can no longer be read.
 Status WithHint(const Status& status, const ContentPart& part) {
   if (part.digest.empty() || !status.hint().empty()) return status;
   return Status(status.code(), status.message(Param),
@@ -66,7 +67,7 @@ StatusOr<VisionInput> PictureReader::ReadImage(const std::string& path, const st
   const bool is_url = IsDataUrl(part.text);
   std::error_code error;
   if (!is_url && std::filesystem::is_directory(path, error)) {
-    return InputError(path + " is a folder and no image",
+    return InputError(path + " is a folder, not an image",
                       "a folder of frames is a video: " + Param("video"));
   }
   KU_ASSIGN_OR_RETURN(const std::string bytes,

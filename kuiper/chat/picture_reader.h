@@ -1,5 +1,6 @@
-// The images and videos of messages: from paths and data: URLs to what a vision tower takes, each
-// read once. Whoever builds prompts makes one per model; it knows neither engine nor template.
+// Reads the images and videos of messages from paths and data: URLs and converts them to inputs of
+// the vision encoder, each once. Prompt builders use one reader per model. Independent of the
+// engine and the chat template.
 #pragma once
 
 #include <map>
@@ -20,30 +21,30 @@ class PictureReader {
   PictureReader(const ImageProcessor& processor, const VisionTokens& tokens)
       : processor_(processor), tokens_(tokens) {}
 
-  // Reads a part that is no text; a relative path begins at `folder`, "" = the current one. Then
-  // the part has an absolute path and a digest: of an image that of its file, of a video that of
-  // the frames it shows. kInput when it cannot be read, or had another digest; `where` names a
-  // part that has no path in messages.
+  // Reads an image or video; a relative path begins at `folder`, "" = the current one. Sets the
+  // part's absolute path and its digest: that of the image's file, or of the video's shown frames.
+  // kInput if the part is unreadable or had another digest. Messages call a part without path
+  // `where`.
   Status Read(const std::string& folder, const std::string& where, ContentPart* part);
-  // All such parts of the messages.
+  // Reads all images and videos of the messages.
   Status Read(const std::string& folder, std::vector<Message>* messages);
 
-  // Does the same for an image in a data: URL, but only measures it: the input that Of returns
-  // holds the undecoded file.
+  // Measures an image in a data: URL without decoding it: the input that Of returns has the
+  // undecoded file. Sets the digest as Read does.
   Status Measure(const std::string& where, ContentPart* part);
 
-  // What Read made of a part that is no text. kInput when it was not read.
+  // Returns the input that Read or Measure made from the part. kInput if the part was not read.
   StatusOr<const VisionInput*> Of(const ContentPart& part) const;
-  // The same of all such parts of the messages, in their order.
+  // Returns the inputs of all images and videos of the messages, in order.
   StatusOr<std::vector<const VisionInput*>> Of(const std::vector<Message>& messages) const;
-  // Forgets what no part of the messages is.
+  // Drops all inputs except those of the messages.
   void KeepOnly(const std::vector<Message>& messages);
 
-  // Tokens of the largest image or frame of a video that is kept; 0 = there is none.
+  // Returns the tokens of the largest stored image or video frame; 0 if there is none.
   int64_t largest_frame() const;
   const ImageProcessor& processor() const { return processor_; }
   const VisionTokens& tokens() const { return tokens_; }
-  // Milliseconds that Read took since the last call.
+  // Returns the milliseconds spent in Read since the last call.
   double TakeReadMs() { return std::exchange(read_ms_, 0); }
 
  private:
@@ -54,7 +55,7 @@ class PictureReader {
   ImageProcessor processor_;
   VisionTokens tokens_;
   double read_ms_ = 0;
-  std::map<std::string, VisionInput> inputs_;  // by KeyOf of their parts
+  std::map<std::string, VisionInput> inputs_;  // by KeyOf(part)
 };
 
 }  // namespace kuiper

@@ -16,7 +16,7 @@ namespace kuiper {
 StatusOr<std::unique_ptr<SessionFile>> SessionFile::Open(const std::string& path) {
   std::unique_ptr<SessionFile> file(new SessionFile(path));
   if (path.empty()) return file;
-  KU_RETURN_IF_ERROR(AtomicFile(path).status());  // as Save will write it
+  KU_RETURN_IF_ERROR(AtomicFile(path).status());  // checks early that Save can write
   KU_RETURN_IF_ERROR(file->Lock());
   return file;
 }
@@ -39,13 +39,13 @@ Status SessionFile::Lock() {
     if (exists && !S_ISREG(named.st_mode)) return OkStatus();
     fd_ = open(path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) return WriteFailed(path_);
-    // Any other error: a file system that knows no locks.
+    // On any other error the file system does not support locks: continue without one.
     if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       Unlock();
       return Status(StatusCode::kInvalidArgument, path_ + " is in use by another process",
                     "choose another " + Param("session"));
     }
-    // Whoever had the lock may have put another file in its place.
+    // The previous lock owner may have replaced the file: check that the path still names ours.
     is_ours_ = is_ours_ || !exists;
     if (stat(path_.c_str(), &named) == 0 && fstat(fd_, &opened) == 0 &&
         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) {
@@ -58,7 +58,7 @@ Status SessionFile::Lock() {
 Status SessionFile::Save(const Conversation& conversation, const std::string& model) {
   if (path_.empty()) return OkStatus();
   KU_RETURN_IF_ERROR(SaveConversation(conversation, model, path_));
-  // That made a file, and the lock stayed with the old one.
+  // Saving created a new file, but the lock is on the old one.
   Unlock();
   return Lock();
 }

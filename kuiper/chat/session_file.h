@@ -1,5 +1,5 @@
-// The file of a conversation that runs continue: locked from the start of a run to its end, so that
-// two runs do not take turns away from each other.
+// The file of a conversation that later runs continue. It is locked during a run, so that two runs
+// do not overwrite each other's turns.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace kuiper {
 
 class SessionFile {
  public:
-  // Makes and locks the file; "" is none, and nothing is saved. What is no regular file is not
-  // locked. kInternal, or kInvalidArgument when another process has the lock.
+  // Creates and locks the file; if `path` is "", nothing is saved. Files that are not regular are
+  // not locked. kInternal; kInvalidArgument if another process has the lock.
   static StatusOr<std::unique_ptr<SessionFile>> Open(const std::string& path);
-  // Removes a file that Open made and in which nothing was saved.
+  // Removes the file if Open created it and it is still empty.
   ~SessionFile();
   SessionFile(const SessionFile&) = delete;
   SessionFile& operator=(const SessionFile&) = delete;
 
-  // As SaveConversation.
+  // Saves like SaveConversation and keeps the lock.
   Status Save(const Conversation& conversation, const std::string& model);
 
  private:
@@ -29,7 +29,7 @@ class SessionFile {
   void Unlock();
 
   std::string path_;
-  int fd_ = -1;  // has the lock
+  int fd_ = -1;  // owns the lock
   bool is_ours_ = false;
 };
 

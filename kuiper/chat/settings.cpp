@@ -20,12 +20,12 @@ constexpr char kOverflow[] = "overflow";
 
 struct Assignment {
   std::string name;
-  std::vector<std::string> values = {};  // several of a list, none if the value is missing
+  std::vector<std::string> values = {};  // several for a list; empty if the value is missing
 };
 
 constexpr char kBlanks[] = " \t\n";
 
-// Words between blanks, and the sign between a name and its value.
+// Splits the text into words at blanks and at the "=" between a name and its value.
 class SettingsReader {
  public:
   explicit SettingsReader(const std::string& text) : text_(text) {}
@@ -37,7 +37,7 @@ class SettingsReader {
       Assignment one{text_.substr(at_, end - at_)};
       at_ = end;
       const bool is_glued = TakeSign();  // NAME=VALUE
-      // "/set parameter NAME VALUE" is Ollama's.
+      // Ollama's syntax is "/set parameter NAME VALUE".
       if (one.name == "parameter" && !is_glued && SkipBlanks()) continue;
       const bool is_list = NameHere(one.name) == "stop";
       const bool has_sign = is_glued || (SkipBlanks() && TakeSign());
@@ -65,13 +65,13 @@ class SettingsReader {
     if (there) ++at_;
     return there;
   }
-  // Whether NAME=VALUE comes next.
+  // True if NAME=VALUE comes next.
   bool NextIsNamed() const {
     const size_t end = text_.find_first_of(" \t\n=\"", at_);
     return end < text_.size() && text_[end] == '=';
   }
 
-  // A value in double quotes may hold blanks, and \n, \t, \" and \\ stand for what they do in C.
+  // Reads a value. In double quotes it may contain blanks and C's escapes \n, \t, \" and \\.
   StatusOr<std::string> Value(const std::string& name) {
     if (NextIsBlank() || text_[at_] != '"') {
       const size_t end = std::min(text_.find_first_of(kBlanks, at_), text_.size());
@@ -110,7 +110,7 @@ std::string InQuotes(const std::string& text) {
   return quoted + '"';
 }
 
-// "; did you mean temp?" for what is no parameter of /set.
+// Returns "; did you mean temp?" for an unknown parameter of /set.
 std::string Suggestion(const std::string& name) {
   std::vector<std::string_view> names = {kOverflow};
   for (const Parameter& parameter : Parameters()) {
@@ -119,7 +119,7 @@ std::string Suggestion(const std::string& name) {
   return DidYouMean(name, names);
 }
 
-// Of a list the first value replaces what was there, and an empty one leaves nothing.
+// Lists: the first value replaces the old list; an empty value adds nothing.
 Status SetParameter(const Parameter& parameter, const std::string& spelled,
                     const std::string& value, bool first, Request* request) {
   const Variable variable = parameter.of(*request);
@@ -130,7 +130,7 @@ Status SetParameter(const Parameter& parameter, const std::string& spelled,
   return parameter.Set(request, spelled, value);
 }
 
-// `seen`: the names that have values of this command already.
+// `seen`: the names that this command has already set.
 Status Apply(const Assignment& one, std::set<std::string>* seen, Request* request,
              bool* drop_oldest) {
   std::string name = one.name;

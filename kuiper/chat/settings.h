@@ -1,5 +1,5 @@
-// The parameters of a chat as people type and read them: "temp=0.7 stop=\"a b\" overflow=error",
-// the text of /set. Which parameters there are is parameters.h.
+// The text syntax of chat parameters, as in /set: "temp=0.7 stop=\"a b\" overflow=error".
+// parameters.h lists the parameters.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace kuiper {
 
-// What becomes of the oldest turns when there is no room: whether they leave, or an error.
+// Values of "overflow": whether a full context drops the oldest turns or is an error.
 NamedValues OverflowNames(bool* drop_oldest);
 
 // Sets the parameters of "temp=0.7 stop=\"a b\"", "temp 0.7" or "parameter temperature 0.7", by the
-// names of parameters.h or other_names.h. kInvalidArgument names all mistakes; what is right is set
-// in spite of them, but nothing if a quote is missing.
+// names of parameters.h or other_names.h. kInvalidArgument names all mistakes. Valid assignments
+// are applied anyway, but none if a quote is missing.
 Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest);
-// Lines that ApplySettings takes.
+// Returns the settings as lines that ApplySettings accepts.
 std::string DescribeSettings(const Request& parameters, bool drop_oldest);
 
 }  // namespace kuiper

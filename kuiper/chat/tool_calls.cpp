@@ -10,10 +10,10 @@ namespace kuiper {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
-// Closing tags inside the values of a call; each is a reading of the block.
+// Maximum closing tags tried as the end of a block; each attempt parses the block again.
 constexpr int kMaxTries = 32;
 
-// Length of the longest end of `text` that is a beginning of `tag`, and not all of it.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `tag`.
 size_t PartialTag(std::string_view text, std::string_view tag) {
   for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
     if (text.ends_with(tag.substr(0, n))) return n;
@@ -21,7 +21,7 @@ size_t PartialTag(std::string_view text, std::string_view tag) {
   return 0;
 }
 
-// Behind the string that begins with the quote at `at`, in a text that is valid JSON.
+// Returns the position after the string that begins with the quote at `at`, in valid JSON.
 size_t EndOfString(std::string_view json, size_t at) {
   for (++at; at < json.size() && json[at] != '"'; ++at) {
     if (json[at] == '\\') ++at;
@@ -29,7 +29,7 @@ size_t EndOfString(std::string_view json, size_t at) {
   return at + 1;
 }
 
-// The end of the JSON value that begins at `at` in a text that is valid JSON.
+// Returns the end of the value that begins at `at`, in valid JSON.
 size_t EndOfValue(std::string_view json, size_t at) {
   int depth = 0;
   for (; at < json.size(); ++at) {
@@ -47,7 +47,7 @@ size_t EndOfValue(std::string_view json, size_t at) {
   return at;
 }
 
-// The text of the value of `key` in an object of valid JSON whose keys are spelled without escapes.
+// Returns the text of the value of `key` in a valid JSON object whose keys have no escapes.
 std::optional<std::string_view> RawValue(std::string_view object, std::string_view key) {
   size_t at = object.find('{') + 1;
   while (at < object.size()) {
@@ -82,7 +82,7 @@ std::optional<ParsedToolCall> ReadHermes(std::string_view block) {
   return ParsedToolCall{name->text, "{}"};
 }
 
-// Without the line break behind the opening tag and the one before the closing tag.
+// Removes one line break after the opening tag and one before the closing tag.
 std::string_view WithoutOuterBreaks(std::string_view text) {
   if (text.starts_with('\n')) text.remove_prefix(1);
   if (text.ends_with('\n')) text.remove_suffix(1);
@@ -106,7 +106,7 @@ std::optional<ParsedToolCall> ReadXml(std::string_view block, const StringParame
     const size_t key_end = rest.find('>');
     if (!rest.starts_with(kParameter) || key_end == std::string_view::npos) return std::nullopt;
     const std::string key(Trimmed(rest.substr(kParameter.size(), key_end - kParameter.size())));
-    // A value may hold the closing tag; the next parameter, or nothing, stands behind the real one.
+    // A value may contain the closing tag. The real one is followed by a parameter or by nothing.
     size_t close = key_end;
     std::string_view behind;
     do {
@@ -145,7 +145,7 @@ std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std:
 
 namespace {
 
-// Adds what a JSON schema allows, by its names of types; "any" where it names none.
+// Adds the names of the types that a JSON schema allows; "any" if it names none.
 void AddTypes(const JsonNode& schema, std::set<std::string_view>* types) {
   const auto add = [&](const JsonNode& type) {
     if (type.IsString()) types->insert(type.text);
@@ -204,7 +204,7 @@ ToolCallParser::Delta ToolCallParser::Finish() {
   Delta delta;
   while (in_block_ ? TakeBlock(true, &delta) : TakeText(true, &delta)) {
   }
-  // An answer that ends with a call has no text behind it.
+  // After a final call, trailing spaces are dropped.
   if (!after_call_) delta.text += spaces_;
   return delta;
 }
@@ -246,7 +246,7 @@ bool ToolCallParser::TakeBlock(bool at_end, Delta* delta) {
       searched_ = end + form_.close.size();
       continue;
     } else {
-      // No call: the block is text up to the first end of it, and what is behind is read anew.
+      // Not a call: the block up to its first closing tag is text; parse the remainder again.
       const size_t first = rest_.find(form_.close, form_.open.size());
       const size_t text = first == std::string::npos ? rest_.size() : first + form_.close.size();
       Emit(std::string_view(rest_).substr(0, text), delta);

@@ -1,7 +1,8 @@
-// The tool calls in an answer. Two forms are known: Hermes (Qwen2.5, Qwen3), where a block between
-// tags holds {"name": ..., "arguments": {...}}, and XML (Qwen3-Coder), where it holds
-// <function=NAME><parameter=KEY>VALUE</parameter></function>. A block that is no call stays text,
-// as the model wrote it. What comes out does not depend on how the text is cut into pieces.
+// Parses the tool calls in an answer. A block between tags contains {"name": ..., "arguments":
+// {...}} in the Hermes format (Qwen2.5, Qwen3), or
+// <function=NAME><parameter=KEY>VALUE</parameter></function> in the XML format (Qwen3-Coder). A
+// block that is not a call stays text, as the model wrote it. The result does not depend on how the
+// text is cut into pieces.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@
 
 namespace kuiper {
 
-// How a model writes calls.
+// The format in which a model writes calls.
 struct ToolCallForm {
   enum class Kind { kHermes, kXml };
   Kind kind = Kind::kHermes;
@@ -22,29 +23,29 @@ struct ToolCallForm {
   std::string close = "</tool_call>";
 };
 
-// The form of a model whose template writes this call; absent when it is neither. `open` and
-// `close`: the tags around it.
+// Returns the format of a model whose template writes this `call` between the tags `open` and
+// `close`; absent if it is neither format.
 std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std::string& open,
                                              const std::string& close);
 
-enum class StringKind { kAlways, kOrNull };  // of kOrNull, "null" is no text
-// Functions -> their parameters that take strings. Values of the XML form have no types, so these
-// stay text, whatever they look like.
+enum class StringKind { kAlways, kOrNull };  // for kOrNull, "null" means null
+// Function -> parameter -> kind, for parameters that take strings. The XML format has no types, so
+// the values of these parameters stay text, whatever they look like.
 using StringParameters =
     std::map<std::string, std::map<std::string, StringKind, std::less<>>, std::less<>>;
-// Of OpenAI's "tools".
+// Returns the string parameters of OpenAI's "tools".
 StringParameters StringParametersOf(const JsonNode& tools);
 
 struct ParsedToolCall {
   std::string name;
-  std::string arguments;  // an object in JSON: the Hermes form's own text
+  std::string arguments;  // a JSON object; in the Hermes format, the model's own text
 
   bool operator==(const ParsedToolCall&) const = default;
 };
 
 class ToolCallParser {
  public:
-  // What was decided, texts and calls each in their order.
+  // The text and calls parsed so far, each in order.
   struct Delta {
     std::string text;
     std::vector<ParsedToolCall> calls;
@@ -54,11 +55,11 @@ class ToolCallParser {
       : form_(std::move(form)), strings_(std::move(strings)) {}
 
   Delta Push(std::string_view text);
-  // The rest. Call once, at the end.
+  // Returns the remainder. Call once, at the end.
   Delta Finish();
 
  private:
-  // Takes what it can from the front of rest_; false when it needs more text.
+  // Consume as much as possible from the front of rest_. Return false if they need more text.
   bool TakeText(bool at_end, Delta* delta);
   bool TakeBlock(bool at_end, Delta* delta);
   void Emit(std::string_view text, Delta* delta);
@@ -66,11 +67,11 @@ class ToolCallParser {
 
   const ToolCallForm form_;
   const StringParameters strings_;
-  std::string rest_;       // not decided yet
+  std::string rest_;       // not parsed yet
   bool in_block_ = false;  // rest_ begins with the open tag
-  size_t searched_ = 0;    // of rest_: no end of the block before it
+  size_t searched_ = 0;    // offset in rest_ before which the block does not end
   int num_tried_ = 0;      // closing tags that did not end the block
-  std::string spaces_;     // held back: they are dropped next to a call
+  std::string spaces_;     // trailing spaces held back: they are dropped next to a call
   bool after_call_ = false;
 };
 

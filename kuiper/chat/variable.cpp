@@ -12,7 +12,7 @@ namespace kuiper {
 namespace {
 
 constexpr char kAuto[] = "auto";
-constexpr double kAllOnes = -1;  // Limits::min of a uint64 that may be 2^64-1 by negative numbers
+constexpr double kAllOnes = -1;  // Limits::min of a uint64 that stores negative numbers as 2^64-1
 
 // A value with its name, for messages.
 struct Input {
@@ -25,7 +25,7 @@ Status Bad(const Input& input, const std::string& what) {
   return Status(StatusCode::kInvalidArgument, input.spelled + ": " + what);
 }
 
-// A message shows at most this much of a text, and no line breaks.
+// Quotes a text for a message; shows at most kMaxShown bytes.
 std::string Quoted(const std::string& text) {
   constexpr size_t kMaxShown = 80;
   return std::string("'")
@@ -33,7 +33,7 @@ std::string Quoted(const std::string& text) {
       .append(text.size() > kMaxShown ? "...'" : "'");
 }
 
-// 3.0 is a whole number: programs that know floats only write it so.
+// Drops ".0": programs that only have floats write whole numbers as 3.0.
 std::string_view WithoutZeroFraction(std::string_view text) {
   const size_t dot = text.find('.');
   const bool is_zero = dot != std::string_view::npos && dot + 1 < text.size() &&
@@ -48,7 +48,7 @@ bool ParseNumber(std::string_view text, T* out) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-// "8", "0.5", "1e+15" without trailing zeros.
+// Formats without trailing zeros: "8", "0.5", "1e+15".
 std::string Short(double value) {
   if (value == std::floor(value) && std::fabs(value) < 1e15) {
     return std::to_string(static_cast<int64_t>(value));
@@ -290,7 +290,7 @@ std::string Text(const std::optional<T>& value) {
   return value.has_value() ? Text(*value) : "";
 }
 
-// "512M"; what no unit divides as it is.
+// Formats as "512M"; a size that no unit divides stays a plain number.
 std::string SizeText(uint64_t bytes) {
   constexpr std::pair<const char*, int> kUnits[] = {{"G", 30}, {"M", 20}, {"K", 10}};
   for (const auto& [unit, shift] : kUnits) {

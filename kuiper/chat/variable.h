@@ -1,5 +1,5 @@
-// Text that people write -> a variable, checked: the values of flags, of /set, of the fields of a
-// request and of a server's settings have one set of ranges and error messages. Knows none of them.
+// Parses and checks text values of variables. Flags, /set, request fields and server settings share
+// its ranges and error messages.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ namespace kuiper {
 // A variable whose values have names; made by OneOf.
 struct NamedValues {
   std::vector<std::string> names;
-  std::vector<std::string> refused;  // names of what is not there yet
-  std::function<void(size_t)> set;   // by the place in `names`
+  std::vector<std::string> refused;  // names of values that are not supported yet
+  std::function<void(size_t)> set;   // takes an index into `names`
   std::function<size_t()> get;
 };
 
-// OneOf(&kind, {{"fast", Kind::kFast}, {"small", Kind::kSmall}})
+// Example: OneOf(&kind, {{"fast", Kind::kFast}, {"small", Kind::kSmall}})
 template <typename T>
 NamedValues OneOf(T* variable,
                   std::initializer_list<std::pair<const char*, std::type_identity_t<T>>> values,
@@ -46,9 +46,9 @@ NamedValues OneOf(T* variable,
   return named;
 }
 
-// The type says what may be written. Lists of numbers are separated by commas, as are entries
-// "KEY:NUMBER" of a map, whose keys are whole numbers from 0; a list of strings takes one more with
-// each value. What is optional stays absent until it is set.
+// The type determines the syntax. Commas separate the numbers of a list and the entries
+// "KEY:NUMBER" of a map, whose keys are whole numbers from 0. Each value of a list of strings adds
+// one string. An optional stays absent until it is set.
 using Variable =
     std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*, std::vector<int>*,
                  std::vector<std::string>*, std::map<int, float>*, std::optional<bool>*,
@@ -56,29 +56,29 @@ using Variable =
                  std::optional<double>*, std::optional<std::string>*, Device*,
                  std::optional<Device>*, NamedValues>;
 
-// What a number may be. A uint64 of at least -1 may be any negative number, which is stored as
-// 2^64-1 and is the only way to write that.
+// The allowed values of a number. If `min` of a uint64 is -1, any negative number is allowed and
+// stored as 2^64-1; there is no other way to write that value.
 struct Limits {
   double min = 0;
   double max = INT32_MAX;
-  bool above_min = false;             // min itself is too small
-  bool power_of_two = false;          // and whole
-  bool bytes = false;                 // with an optional K, M or G
-  std::optional<int> automatic = {};  // an int may be the word "auto", which stands for this
-  const char* absent = nullptr;       // the word by which what is optional becomes absent
-  std::optional<int> minus_one = {};  // an int may be -1, which stands for this
+  bool above_min = false;             // exclude min itself
+  bool power_of_two = false;          // must be a whole power of two
+  bool bytes = false;                 // allow a suffix K, M or G
+  std::optional<int> automatic = {};  // allow "auto" for an int, which means this value
+  const char* absent = nullptr;       // the word that makes an optional absent
+  std::optional<int> minus_one = {};  // allow -1 for an int, which means this value
 };
 
-// Stores the value of `text`. kInvalidArgument, naming the variable as `spelled`.
+// Stores the value of `text`. kInvalidArgument; its message names the variable as `spelled`.
 Status SetVariable(const Variable& variable, const Limits& limits, const std::string& spelled,
                    const std::string& text);
-// The value as SetVariable reads it, sizes as in "1G"; "" for what is absent or empty.
+// Returns the value as SetVariable reads it, sizes as in "1G"; "" if it is absent or empty.
 std::string VariableText(const Variable& variable, const Limits& limits = {});
 
-// true and false, on and off, yes and no, 1 and 0.
+// True for switches, which take true and false, on and off, yes and no, 1 and 0.
 bool IsSwitch(const Variable& variable);
-// What a list of variables writes for the value: "N", "F", "SIZE", "on|off"; "" for a switch, which
-// needs none, and for texts.
+// Returns the placeholder of the value in a list of variables: "N", "F", "SIZE", "on|off". Returns
+// "" for a switch, which needs no value, and for texts.
 std::string ValueName(const Variable& variable, const Limits& limits);
 
 }  // namespace kuiper

@@ -13,7 +13,7 @@ constexpr size_t kMaxKeyFile = 1 << 20;
 constexpr size_t kMaxRequestId = 128;
 constexpr size_t kMaxQuoted = 100;
 
-// The name without the port. An address with several colons and no brackets has none.
+// Returns the host without the port. An address with several colons but no brackets has no port.
 std::string_view HostName(std::string_view host) {
   if (host.starts_with("[")) return host.substr(0, std::min(host.find(']') + 1, host.size()));
   const size_t colon = host.find(':');
@@ -75,7 +75,7 @@ Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool ne
   if (rules.check_host && rules.api_keys.empty() && !IsLoopback(host_text)) {
     return Access::kWrongHost;
   }
-  // A browser says where the page came from that asks; the server's own page is of its own host.
+  // Browsers send the origin of the page; the origin of the server's own page is the server's host.
   if (const std::string* origin = request.Header("origin"); origin != nullptr) {
     const size_t scheme = origin->find("://");
     const bool is_own = scheme != std::string::npos && origin->substr(scheme + 3) == host_text;
@@ -111,7 +111,7 @@ ApiError AccessError(const AccessRules& rules, Access access, const HttpRequest&
 HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request) {
   const std::string* origin = request.Header("origin");
   if (origin == nullptr || rules.cors_origin.empty()) return {};
-  // Libraries of clients send headers of their own: a page that may ask may send any.
+  // Client libraries add their own headers, so an allowed page may send any header.
   const std::string* wanted = request.Header("access-control-request-headers");
   return {{"Access-Control-Allow-Origin", rules.cors_origin},
           {"Access-Control-Allow-Headers",

@@ -1,4 +1,4 @@
-// Who may ask: API keys, and the Host and Origin headers that a web page of somebody else's cannot
+// Access control: API keys, and the Host and Origin headers, which a foreign web page cannot
 // choose. Pure functions of a request's header.
 #pragma once
 
@@ -13,37 +13,37 @@
 namespace kuiper {
 
 struct AccessRules {
-  std::vector<std::string> api_keys;  // empty: none is asked for
-  // A page of another host may not ask the loopback by a name that points there.
+  std::vector<std::string> api_keys;  // if empty, no key is required
+  // Refuse requests to the loopback address whose Host is a foreign name (DNS rebinding).
   bool check_host = true;
-  Speller spell = BareName;  // how messages call the settings of the program that serves
-  std::string cors_origin;   // "*", or the one origin whose pages may ask; "" = none
+  Speller spell = BareName;  // how messages spell the settings of the serving program
+  std::string cors_origin;   // "*", or the one allowed origin; "" = none
 };
 
 enum class Access { kAllowed, kNoKey, kWrongHost, kWrongOrigin };
 
-// `needs_key`: false for what anybody may know, as whether the server is well.
+// `needs_key`: false for public routes such as /health.
 Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool needs_key);
-// What a client hears that may not ask, and what its user can do.
+// The error for a denied request; its message says what the user can do.
 ApiError AccessError(const AccessRules& rules, Access access, const HttpRequest& request);
-// What the answer to a page of another origin has, so that the page may read it.
+// The CORS headers that let a page of an allowed origin read the response.
 HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request);
 
-// The keys of a file: a line each, without blanks around it; lines that begin with # do not count.
-// kInvalidArgument when there is none.
+// Reads one key per line; trims blanks and skips lines that begin with #. kInvalidArgument if the
+// file has no key.
 StatusOr<std::vector<std::string>> ReadApiKeys(const std::string& path);
 
-// Whether the body is JSON and not compressed, as far as the headers say. What curl -d says of its
-// own accord is taken for JSON, too: a page of another origin cannot send it unnoticed, its origin
-// is checked.
+// False if the headers say that the body is compressed or not JSON. The default type of curl -d
+// counts as JSON too. This is safe although a foreign page can send it, because the origin is
+// checked.
 bool HasJson(const HttpRequest& request);
-// Whether a Host header, with or without a port, names the machine itself.
+// True if a Host header, with or without a port, names this machine.
 bool IsLoopback(std::string_view host);
 
-// Whether a client may call its request so: the name comes back in a header and in the log.
+// True if a client may use this request id; it is repeated in a header and in the log.
 bool IsRequestId(std::string_view id);
 
-// In the time that the length of `given` takes, whatever is in `key`.
+// Compares in a time that depends only on the length of `given`, not on `key`.
 bool EqualInConstantTime(std::string_view given, std::string_view key);
 
 }  // namespace kuiper

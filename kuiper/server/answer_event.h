@@ -1,4 +1,4 @@
-// What the thread of the engine tells of one answer. A plain value.
+// One update of an answer, sent by the engine thread. A plain value.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace kuiper {
 
-// What became of one answer in a step, or of all that a ticket asked for.
+// The result of one step for one choice, or the refusal of a whole ticket (job id).
 struct AnswerEvent {
   int64_t ticket = 0;
-  int choice = 0;  // answers to the ticket's first request, then to its second one
+  int choice = 0;  // counts the samples of the ticket's first request, then of the second
   std::optional<int32_t> token;
   std::string text;
   std::string reasoning;
   std::optional<TokenLogprobs> logprobs;
-  std::vector<TokenLogprobs> prompt_logprobs;  // with the answer's first event
-  std::optional<Completion> completion;        // the answer has ended
-  Status refused;                              // the engine does not take the ticket's requests
+  std::vector<TokenLogprobs> prompt_logprobs;  // only in the choice's first event
+  std::optional<Completion> completion;        // only in the choice's last event
+  Status refused;                              // not OK if the engine refused the requests
 };
 
-// Of an event of `engine`, from which the completion of an answer that has ended is taken; without
-// ticket and choice.
+// Converts an event of `engine`, without ticket and choice. If the sample has ended, takes its
+// completion out of the engine.
 AnswerEvent TakeAnswerEvent(Engine& engine, TokenEvent event);
 AnswerEvent RefusedEvent(int64_t ticket, const Status& why);
 

@@ -8,7 +8,7 @@
 namespace kuiper {
 namespace {
 
-// The length keeps neighbouring texts apart.
+// Hashes the length first, so that "a" + "bc" and "ab" + "c" differ.
 uint64_t Add(const std::string& text, uint64_t hash) {
   return Fnv1a64OfText(text, Fnv1a64OfText(std::to_string(text.size()) + ":", hash));
 }
@@ -57,7 +57,7 @@ void AnswerMemory::Keep(uint64_t history, const std::string& text, std::vector<i
 }
 
 void AnswerMemory::Recall(const TemplateOptions& options, std::vector<Message>* messages) {
-  // A long conversation takes long to hash, and who keeps an answer must not wait for that.
+  // Hashing a long conversation is slow: do it without the lock, so that Keep does not wait.
   std::vector<std::pair<uint64_t, Message*>> wanted;
   uint64_t history = Begin(options);
   for (Message& message : *messages) {
@@ -69,7 +69,7 @@ void AnswerMemory::Recall(const TemplateOptions& options, std::vector<Message>* 
   const std::lock_guard lock(mutex_);
   for (const auto& [key, message] : wanted) {
     const auto place = places_.find(key);
-    // Whatever the key is worth, ids never stand for another text.
+    // Keys may collide, so compare the text too.
     if (place == places_.end() || place->second->text != message->text) continue;
     answers_.splice(answers_.begin(), answers_, place->second);
     message->ids = place->second->ids;

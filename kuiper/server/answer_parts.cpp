@@ -8,7 +8,7 @@ namespace kuiper {
 
 const char* AnswerParts::Choice::finish() const {
   const FinishReason reason = completion.has_value() ? completion->finish : FinishReason::kNone;
-  // An answer that was cut may hold whole calls, but not all that the model meant.
+  // A truncated answer may contain complete calls but lack later ones: keep its finish reason.
   return FinishName(reason) == std::string("stop") && !calls.empty() ? "tool_calls"
                                                                      : FinishName(reason);
 }
@@ -95,7 +95,7 @@ int AnswerParts::num_prompt_tokens() const {
 }
 
 int AnswerParts::num_cached_tokens() const {
-  // The samples of a request have one prompt.
+  // The samples of a request share one prompt: count it once.
   const size_t num_samples = prepared_.api.parameters().num_samples;
   int count = 0;
   for (size_t i = 0; i < choices_.size(); i += num_samples) {

@@ -1,6 +1,6 @@
-// The answers to one body while they are generated: what the engine tells, taken apart into text,
-// reasoning and tool calls. The forms of answers (openai_answer.h and its neighbours) are written
-// from it. Knows no HTTP.
+// The choices of one response while they are generated: splits the engine's events into text,
+// reasoning and tool calls. The writers of the API formats (openai_answer.h and others) read from
+// it. Independent of HTTP.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,12 @@ struct TokenPart {
   std::optional<TokenLogprobs> logprobs;
 };
 
-// What an event adds to an answer.
+// The additions of one event to one choice.
 struct AnswerDelta {
   int choice = 0;
   std::string text, reasoning;
   std::vector<CallPart> calls;
-  std::vector<TokenPart> tokens;  // where log probabilities or ids are wanted
+  std::vector<TokenPart> tokens;  // only if the request asks for log probabilities or ids
   bool is_last = false;
 
   bool empty() const {
@@ -38,7 +38,7 @@ struct AnswerDelta {
 
 class AnswerParts {
  public:
-  // `prepared` must outlive it. `id`: a word that no other answer has.
+  // `prepared` must outlive this object. `id` is unique among responses.
   AnswerParts(const PreparedRequest& prepared, const std::optional<ToolCallForm>& form,
               const std::string& id);
 
@@ -46,22 +46,22 @@ class AnswerParts {
     std::string text, reasoning;
     std::vector<CallPart> calls;
     std::vector<TokenPart> tokens;
-    size_t text_begin = 0;  // the first of the tokens that belongs to the text, not to reasoning
-    std::vector<TokenLogprobs> prompt_logprobs;  // there with the first event
-    std::optional<Completion> completion;        // there when it has ended
+    size_t text_begin = 0;  // index of the first token of the text, after the reasoning
+    std::vector<TokenLogprobs> prompt_logprobs;  // set by the first event
+    std::optional<Completion> completion;        // set when the choice has ended
     std::optional<ToolCallParser> parser;
 
-    // "stop", "length" or "tool_calls".
+    // Returns "stop", "length" or "tool_calls".
     const char* finish() const;
   };
 
   AnswerDelta Take(AnswerEvent event);
   const std::vector<Choice>& choices() const { return choices_; }
   bool is_done() const { return num_running_ == 0; }
-  // Of an answer that failed; OK where all went well.
+  // Returns the error of a failed choice; OK if none has failed.
   Status error() const;
 
-  // All together, as far as they are known.
+  // Sums over all choices, as far as known.
   int num_prompt_tokens() const;
   int num_image_tokens() const { return prepared_.num_image_tokens; }
   int num_cached_tokens() const;

@@ -28,7 +28,7 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   return made;
 }
 
-// The bytes of the prompts, which the session and the engine both keep, and of the pictures' files.
+// Returns the bytes of the prompts, which both session and engine keep, and of the image files.
 size_t PromptBytes(const std::vector<Request>& requests) {
   size_t bytes = 0;
   for (const Request& request : requests) {
@@ -142,7 +142,7 @@ std::optional<ApiError> AnswerSessions::Admit(Session* session) {
   return std::nullopt;
 }
 
-// The pictures of a request are decoded one after the other, so that the largest one is its weight.
+// The images of a request are decoded one by one, so the job's weight is the largest image.
 void AnswerSessions::Decode(int64_t exchange, Session* session, std::vector<Request> requests) {
   Work(decoders_, session->prepared->pictures.largest_picture, session,
        [this, exchange, requests = std::move(requests),
@@ -204,7 +204,7 @@ void AnswerSessions::Take(AnswerEvent event, Clock::time_point now) {
   const Status failed = session.parts->error();
   if (!failed.ok()) return Fail(place, ErrorOf(failed));
   if (session.prepared->api.stream) {
-    // The head of the answer waits for the first event: what cannot be answered gets a status.
+    // Send the response head with the first event: a refused request still gets an error status.
     std::string text;
     if (!session.streams) {
       ++metrics_.answers[200];

@@ -1,6 +1,6 @@
-// The requests for answers that are under way, from their bodies to their last bytes: preparing on
-// workers, decoding pictures on workers of their own, generating on the engine's thread, writing on
-// the thread of the network, where all of this is called. A client may leave at any moment.
+// The generation requests in progress, from reading the body to sending the last byte. Workers
+// prepare them, a second pool decodes images, the engine thread generates, and the network thread
+// writes. All methods run on the network thread. A client may disconnect at any moment.
 #pragma once
 
 #include <atomic>
@@ -23,13 +23,13 @@
 
 namespace kuiper {
 
-// A form of requests and answers: how a body becomes that of a chat or completion, and who writes
-// the answer.
+// An API format: how its body is converted to a chat or completion body, and how responses are
+// written.
 struct ApiForm {
   bool is_chat = true;
-  // Absent: it is one already.
+  // Null if the body needs no conversion.
   StatusOr<JsonNode> (*convert)(JsonNode body) = nullptr;
-  // Absent: Prepare.
+  // If null, Prepare is used.
   PreparedOr (*prepare)(const ServedModel& model, AnswerMemory* memory, JsonNode body) = nullptr;
   ErrorForm* error = ErrorJson;
   std::unique_ptr<AnswerWriter> (*make_writer)(const PreparedRequest& prepared, AnswerTitle title,
@@ -39,33 +39,33 @@ struct ApiForm {
 
 class AnswerSessions {
  public:
-  // All must outlive it.
+  // All arguments must outlive this object.
   AnswerSessions(HttpServer& http, WorkerPool& workers, WorkerPool& decoders,
                  const ServerSettings& settings, Metrics& metrics);
 
-  // The model is there; until then nothing is started.
+  // Call once the model is loaded, before the first Start.
   void Open(const ServedModel& model, EngineLoop& loop);
 
-  // Answers the exchange, now or later; `headers` are in the answer.
+  // Answers the exchange (request/response pair), now or later, with `headers` in the response.
   void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
              const std::string& request_id, HttpHeaders headers);
   void OnNews(EngineNews news);
   void OnGone(int64_t exchange);
-  // Pings, and ends what takes too long.
+  // Sends pings, and ends requests that take too long.
   void OnTick();
-  // Ends everything with an error.
+  // Ends all sessions with an error.
   void EndAll(const ApiError& error);
-  // Nothing is sent any more: what workers do for the sessions ends soon.
+  // Lets the workers stop early, because no response will be sent any more.
   void GiveUp();
 
-  // Answers that run and wait, at most.
+  // Returns the maximum number of running and waiting choices.
   int max_seats() const;
   bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
-  // How many pixels were decoded since the server started.
+  // Returns the pixels decoded since the server started.
   int64_t num_pixels_decoded() const { return num_pixels_decoded_; }
-  // The id of the answer to a ticket; "" when there is none.
+  // Returns the request id of a ticket; "" if the ticket has no session.
   std::string NameOf(int64_t ticket) const;
 
  private:
@@ -74,37 +74,36 @@ class AnswerSessions {
     std::string request_id;
     HttpHeaders headers;
     int num_seats = 1;
-    // While a worker has its body or its pictures: where the worker hears that nobody waits for it
-    // any more, and which job of which workers it is.
+    // Non-null while a worker prepares the body or decodes images; set to true to cancel the job.
     std::shared_ptr<std::atomic<bool>> preparing;
-    WorkerPool* pool = nullptr;
+    WorkerPool* pool = nullptr;  // the pool that runs `job`
     int64_t job = 0;
-    size_t queue_bytes = 0;    // of the body, then of the prompts
-    size_t picture_bytes = 0;  // of the pixels for the engine
+    size_t queue_bytes = 0;    // size of the body, then of the prompts
+    size_t picture_bytes = 0;  // size of the pixels for the engine
     Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
     bool has_token = false;
     bool streams = false;
-    // From here on: when it is prepared.
+    // Null until the body is prepared.
     std::unique_ptr<PreparedRequest> prepared;
     std::unique_ptr<AnswerParts> parts;
     std::unique_ptr<AnswerWriter> writer;
   };
   using Sessions = std::map<int64_t, Session>;
 
-  // `f`, which is told where to hear that nobody waits, is called by a worker.
+  // A worker calls `f`; `is_gone` becomes true once the client has left.
   using Job = std::function<void(const std::atomic<bool>& is_gone)>;
   void Work(WorkerPool& pool, int64_t weight, Session* session, Job f);
   void OnPrepared(int64_t exchange, PreparedOr prepared);
-  // Takes places and memory for what is prepared, or says why it cannot.
+  // Reserves queue places and memory for the prepared request, or returns the error.
   std::optional<ApiError> Admit(Session* session);
   void Decode(int64_t exchange, Session* session, std::vector<Request> requests);
   void OnDecoded(int64_t exchange, const Status& status, std::vector<Request> requests);
   void Submit(int64_t exchange, const Session& session, std::vector<Request> requests);
-  // The session of a job that has ended; end() when its client is gone.
+  // Returns the session of a finished job; end() if its client has left.
   Sessions::iterator TakeBack(int64_t exchange);
   void Take(AnswerEvent event, Clock::time_point now);
   void Finish(Sessions::iterator session);
-  // Keeping ids and writing the log take a while, for which the bytes of a step do not wait.
+  // Remembers ids and writes the log after the step's bytes are sent, because both take a while.
   void CloseEnded();
   void Fail(Sessions::iterator session, const ApiError& error);
   void Erase(Sessions::iterator session, const std::string& outcome);
@@ -121,11 +120,11 @@ class AnswerSessions {
   const ServedModel* model_ = nullptr;
   EngineLoop* loop_ = nullptr;
   AnswerMemory memory_;
-  Sessions sessions_;           // by exchange, which is the ticket as well
-  std::vector<Session> ended_;  // whose end was written
+  Sessions sessions_;           // by exchange, which is also the ticket
+  std::vector<Session> ended_;  // fully written, not closed yet
   int num_seats_ = 0;
-  int num_abandoned_ = 0;          // jobs that workers do for clients who left
-  MemoryBudget queue_, pictures_;  // of all sessions
+  int num_abandoned_ = 0;          // running jobs whose clients have left
+  MemoryBudget queue_, pictures_;  // shared by all sessions
   std::atomic<int64_t> num_pixels_decoded_ = 0;
 };
 

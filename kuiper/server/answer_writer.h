@@ -1,5 +1,5 @@
-// What an answer looks like on the wire: one object per form of the interface. A stream is Begin,
-// OnDelta for each delta, End; a whole answer is Whole. Both are written from the same parts.
+// Writes responses in one API format. A stream is Begin, OnDelta for each delta, then End; a
+// complete response is Whole. Both use the same AnswerParts.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,16 +17,16 @@ class AnswerWriter {
 
   virtual std::string Begin(const AnswerParts& parts) = 0;
   virtual std::string OnDelta(const AnswerDelta& delta, const AnswerParts& parts) = 0;
-  // All answers have ended.
+  // Call when all choices have ended.
   virtual std::string End(const AnswerParts& parts) = 0;
-  // Instead of End, where an answer failed.
+  // Replaces End if a choice failed.
   virtual std::string Failed(const ApiError& error) = 0;
   virtual nlohmann::ordered_json Whole(const AnswerParts& parts) const = 0;
 };
 
-// What an answer says of itself.
+// The metadata of a response.
 struct AnswerTitle {
-  std::string id;  // without what tells the kind: "3f2a..."
+  std::string id;  // without the prefix of its kind: "3f2a..."
   std::string model = {};
   std::string fingerprint = {};
   int64_t created = 0;  // seconds since 1970

@@ -11,9 +11,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// The first parameter that a message names; "" when it names none.
+// Returns the first parameter that the message names, or "".
 std::string FirstParam(const Status& status) {
-  const std::string mark = Param("");  // what stands before and behind a name
+  const std::string mark = Param("");  // the opening and closing mark of a name
   const std::string text = status.message(Param);
   const size_t begin = text.find(mark[0]), end = text.find(mark[1], begin);
   return end == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
@@ -53,8 +53,7 @@ ApiError ErrorOf(const Status& status) {
 }
 
 ApiError QueueFull() {
-  return MakeError(429, "queue_full",
-                   "the server has as many requests as it takes; try again later");
+  return MakeError(429, "queue_full", "the server's request queue is full; try again later");
 }
 
 ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context) {

@@ -1,5 +1,4 @@
-// Errors as clients of OpenAI's interface see them: a status of HTTP that agrees with the object in
-// the body.
+// Errors in OpenAI's format: an HTTP status and a matching error object in the body.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,33 +8,33 @@
 
 namespace kuiper {
 
-// What a server tells that no Status does.
+// An error response: a Status plus the fields that only HTTP clients get.
 struct ApiError {
-  int status = 400;  // of HTTP
+  int status = 400;  // HTTP status
   std::string code;  // "queue_full"; "" is null
   std::string message;
-  std::string param = {};     // the field that is wrong; "" is null
-  int num_prompt_tokens = 0;  // code context_length_exceeded
+  std::string param = {};     // the wrong field; "" is null
+  int num_prompt_tokens = 0;  // only for context_length_exceeded, as is max_context
   int max_context = 0;
 };
 
 ApiError MakeError(int status, std::string code, std::string message);
-// Of a request that could not be taken. kUnavailable: what was asked for is not done here, code
+// Converts the error of a refused request. kUnavailable (feature not supported) becomes the code
 // "unsupported".
 ApiError ErrorOf(const Status& status);
 ApiError QueueFull();
 ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context);
 
-// What could not be read as a request: "body_too_large", "malformed_http"...
+// Returns the code for an unreadable request, such as "body_too_large".
 const char* HttpErrorCode(int http_status);
-// "invalid_request_error", "authentication_error"...
+// Returns the error type, such as "invalid_request_error".
 const char* ErrorType(int http_status);
 // {"error": {"message", "type", "param", "code"}}
 nlohmann::ordered_json ErrorJson(const ApiError& error);
-// That, or what another interface has in its place.
+// ErrorJson, or its counterpart in another API format.
 using ErrorForm = nlohmann::ordered_json(const ApiError& error);
 
-// A text of JSON that is valid UTF-8, without line breaks.
+// Serializes to valid UTF-8 without line breaks.
 std::string JsonText(const nlohmann::ordered_json& json);
 
 }  // namespace kuiper

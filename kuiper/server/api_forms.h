@@ -1,4 +1,4 @@
-// The forms of requests and answers that the server knows; for its routes.
+// The API formats that the server supports, for its routes.
 #pragma once
 
 #include "kuiper/server/answer_sessions.h"

@@ -18,12 +18,12 @@ namespace {
 constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxPrompts = 128;
 constexpr size_t kMaxStops = 16;
-// Of texts of which each prompt of a body gets a copy.
+// Maximum bytes of texts that are copied for each prompt of a body.
 constexpr size_t kMaxTextBytes = 4096;
-// OpenAI's default of completions, which have no end of a turn to end at.
+// OpenAI's default max_tokens of completions, which have no end of turn to stop at.
 constexpr int kCompletionTokens = 16;
 
-// Fields of OpenAI's and of other servers' interfaces that need what is not there.
+// Refuses fields of OpenAI's and other servers' APIs that ask for unsupported features.
 Status CheckUndone(JsonNode* body) {
   constexpr const char* kGrammar = "there is no constrained decoding";
   const std::pair<const char*, const char*> undone[] = {
@@ -40,7 +40,7 @@ Status CheckUndone(JsonNode* body) {
       {"audio", "answers are text"},
       {"prediction", "there is no speculative decoding"},
       {"web_search_options", "the server reaches no other host"},
-      {"suffix", "answers go on after the prompt"},
+      {"suffix", "text is generated only after the prompt"},
   };
   for (const auto& [field, why] : undone) {
     if (!IsNothing(TakeField(body, field))) return NotDone(field, why);
@@ -60,7 +60,7 @@ Status TakeStream(JsonNode* body, ApiRequest* request) {
   if (!options.IsObject()) return InputError(Param("stream_options") + " is not an object");
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_usage", &request->include_usage));
   KU_RETURN_IF_ERROR(TakeBool(&options, "continuous_usage_stats", &request->continuous_usage));
-  bool padding = false;  // against those who read the length of encrypted chunks
+  bool padding = false;  // pads chunks to hide their length from eavesdroppers; ignored
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_obfuscation", &padding));
   if (!request->stream && (request->include_usage || request->continuous_usage)) {
     return InputError(Param("stream_options") + " needs " + Param("stream"));
@@ -85,15 +85,14 @@ Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
   KU_RETURN_IF_ERROR(
       TakeInt(body, "prompt_logprobs", 0, kMaxTopLogprobs, &request->prompt_logprobs));
   if (request->prompt_logprobs.has_value() && request->stream) {
-    return InputError(Param("prompt_logprobs") + " is of whole answers, not of a " +
-                      Param("stream"));
+    return InputError(Param("prompt_logprobs") + " is not available with " + Param("stream"));
   }
   return OkStatus();
 }
 
-// What the engine is asked for.
+// Sets the log probabilities that the engine shall compute.
 void SetLogprobs(const ApiRequest& request, Request* parameters) {
-  // One alternative is looked for where the chosen token alone is wanted.
+  // The engine needs at least one alternative even if only the chosen token is wanted.
   if (request.wants_logprobs) parameters->num_logprobs = std::max(1, request.top_logprobs);
   parameters->num_prompt_logprobs = request.prompt_logprobs;
   if (request.echo && request.wants_logprobs) {
@@ -102,7 +101,7 @@ void SetLogprobs(const ApiRequest& request, Request* parameters) {
   }
 }
 
-// A prompt that is echoed may be all that is wanted.
+// With `echo`, max_tokens may be 0: the client wants only the prompt.
 void TakeNoTokens(JsonNode* body, const ApiRequest& request, Request* parameters) {
   if (!request.echo) return;
   const std::vector<std::string> names = body->keys;
@@ -122,7 +121,7 @@ Status TakeTools(JsonNode* body, ApiRequest* request) {
   return OkStatus();
 }
 
-// A part of a content as /v1/responses has it, or a string, becomes one of a chat.
+// Converts a content part of /v1/responses, or a string, to a chat part.
 void UseUsualPart(JsonNode* part) {
   if (part->IsString()) *part = TextPart(part->text);
   const std::string type = TextOfField(*part, "type");
@@ -137,10 +136,11 @@ void UseUsualPart(JsonNode* part) {
   }
 }
 
-// "developer" is what OpenAI calls the system now, and servers disagree how reasoning is called.
+// Renames variants: OpenAI now calls the system role "developer", and servers disagree on the name
+// of the reasoning field.
 void UseUsualNames(JsonNode* body) {
   JsonNode messages = TakeField(body, "messages");
-  // DeepSeek's and Mistral's name for a last message that the answer goes on from.
+  // DeepSeek and Mistral mark a last message that the answer continues with "prefix".
   if (!messages.items.empty() && TakeField(&messages.items.back(), "prefix").boolean) {
     TakeField(body, "continue_final_message");
     SetField(body, "continue_final_message", BoolNode(true));
@@ -152,7 +152,7 @@ void UseUsualNames(JsonNode* body) {
       if (message.keys[i] != "content") continue;
       for (JsonNode& part : value.items) UseUsualPart(&part);
     }
-    // An answer that was a refusal has no other content.
+    // A refusal is the message's only content.
     if (GivenField(message, "content") == nullptr && !TextOfField(message, "refusal").empty()) {
       TakeField(&message, "content");
       SetField(&message, "content", TakeField(&message, "refusal"));
@@ -183,7 +183,7 @@ Status TakeSalt(JsonNode* body, Request* parameters) {
   return OkStatus();
 }
 
-// Under all names of the parameter.
+// Checks the stop strings under all names of the parameter.
 Status CheckStops(const JsonNode& body) {
   for (size_t i = 0; i < body.keys.size(); ++i) {
     const std::string& name = body.keys[i];
@@ -198,7 +198,7 @@ Status CheckStops(const JsonNode& body) {
   return OkStatus();
 }
 
-// The body's prompts, one each: a string, ids, or a list of either.
+// Takes the body's prompts: a string, a list of ids, or a list of either.
 StatusOr<std::vector<JsonNode>> TakePrompts(JsonNode* body) {
   JsonNode prompt = TakeField(body, "prompt");
   const bool is_list = prompt.IsArray() && !prompt.items.empty() && !prompt.items[0].IsNumber();

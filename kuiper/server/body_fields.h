@@ -1,4 +1,4 @@
-// Taking fields of a known type out of a body. Errors name the field by Param.
+// Takes fields of a known type out of a body. Errors name the field by Param.
 #pragma once
 
 #include <initializer_list>
@@ -11,20 +11,19 @@
 
 namespace kuiper {
 
-// kUnavailable: what the field asks for is not done here.
+// Returns kUnavailable: the field asks for an unsupported feature.
 Status NotDone(std::string_view field, const std::string& why);
 
-// A field that is true, false, or absent; then `value` stays. kInput.
+// Takes a bool; if the field is absent, `value` is unchanged. kInput.
 Status TakeBool(JsonNode* body, const char* key, bool* value);
-// A whole number from `min` to `max`, or absent. kInput.
+// Takes a whole number from `min` to `max`; if the field is absent, `value` is unchanged. kInput.
 Status TakeInt(JsonNode* body, const char* key, int min, int max, std::optional<int>* value);
 
-// Takes fields out that a form of requests has not: they must ask for nothing, or for one of what
-// is one anyway (n, beam_width). kInput.
+// Takes fields that the API format does not have. They must ask for nothing; n and beam_width may
+// also be 1. kInput.
 Status TakeUnavailable(JsonNode* body, std::initializer_list<const char*> fields);
 
-// What is left of an object in a body when all that is known was taken out of it must ask for
-// nothing. kInput.
+// Checks that the remaining, unknown fields of a body's object ask for nothing. kInput.
 Status CheckRest(const std::string& object, const JsonNode& rest);
 
 }  // namespace kuiper

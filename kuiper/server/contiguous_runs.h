@@ -1,6 +1,6 @@
-// Requests that run alone on a contiguous KV cache, each on one made for it (see
-// Engine::ContiguousBeside), one after the other, in turns with the steps of the engine. On the
-// engine's thread.
+// Requests that run one at a time, each on its own contiguous KV cache (see
+// Engine::ContiguousBeside). Their steps alternate with those of the main engine. Runs on the
+// engine thread.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@ namespace kuiper {
 
 class ContiguousRuns {
  public:
-  // Asked within Step, while pictures of a run are encoded.
+  // Step calls it while it encodes the images of a run.
   using IsWanted = std::function<bool(int64_t ticket)>;
 
   // `engine` must outlive the runs.
   ContiguousRuns(Engine& engine, IsWanted is_wanted)
       : engine_(engine), is_wanted_(std::move(is_wanted)) {}
 
-  // The request, of one sample, is told as answer `choice` of the ticket.
+  // Adds a request of one sample; its events are those of choice `choice` of the ticket.
   void Add(int64_t ticket, int choice, Request request);
-  // Ends the ticket's runs; nothing more is told of them.
+  // Ends the ticket's runs without further events.
   void End(int64_t ticket);
   bool empty() const { return runs_.empty(); }
-  // One step of the oldest one.
+  // Runs one step of the oldest run.
   void Step(std::vector<AnswerEvent>* events);
 
  private:
   struct Run {
     int64_t ticket = 0;
     int choice = 0;
-    Request request;                 // until it has begun
-    std::unique_ptr<Engine> engine;  // null: it has not begun
+    Request request;                 // moved to `engine` when the run begins
+    std::unique_ptr<Engine> engine;  // null until the run begins
   };
   Status Begin(Run& run);
-  // Whether the engine and the run are within the engine's memory plan.
+  // Returns OK if the engine and the run together fit the engine's memory budget.
   Status CheckMemory(const Run& run) const;
 
   Engine& engine_;

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What is left of a body must be what ParseMessages reads, or ask for nothing.
+// Checks that each remaining field is read by ParseMessages or asks for nothing.
 Status CheckUnread(const JsonNode& body) {
   for (size_t i = 0; i < body.keys.size(); ++i) {
     if (IsMessagesField(body.keys[i])) continue;
@@ -49,7 +49,7 @@ Json TextOfToken(const Tokenizer& tokenizer, const std::optional<int32_t>& id) {
   return id.has_value() ? Json(tokenizer.Bytes(*id)) : Json();
 }
 
-// A value of a parameter.
+// Returns the value of a parameter as bodies write it.
 Json AsInBodies(const Variable& variable, const Limits& limits) {
   if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) return **strings;
   if (auto* const* ids = std::get_if<std::vector<int>*>(&variable)) return **ids;
@@ -170,9 +170,9 @@ StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
   KU_RETURN_IF_ERROR(CheckUnread(body));
   for (const int32_t id : ids) {
     if (id > model.tokenizer->max_id())
-      return InputError(Param("tokens") + " holds what is no token id");
+      return InputError(Param("tokens") + " contains a value that is not a token id");
   }
-  // Control tokens are spelled, so that tokenizing the text gives the ids again.
+  // Keep control tokens in the text, so that tokenizing it returns the same ids.
   const std::string text = DecodeTokens(*model.tokenizer, ids, {.skip_special = false});
   return Json{{"content", text}, {"prompt", text}};
 }

@@ -56,7 +56,7 @@ bool EngineLoop::TakeMail(std::vector<std::function<void()>>* mail) {
   const auto ready = [this] { return stopped_ || !mail_.empty(); };
   std::unique_lock lock(mutex_);
   if (!HasWork() && !ready()) {
-    // Questions are no work: who watches the cache does not keep it.
+    // Call() is not work: monitoring does not delay the release of memory.
     if (release_after_.count() > 0 && !is_released_ &&
         !wake_.wait_until(lock, last_work_ + release_after_, ready)) {
       lock.unlock();
@@ -123,7 +123,7 @@ void EngineLoop::Step() {
     const auto origin = origins_.find(event.request);
     const bool has_ended = event.finish != FinishReason::kNone;
     const int sample = event.sample;
-    // Taken even when nobody wants it: the engine keeps completions until then.
+    // Take the completion even if the client has left: the engine keeps it until it is taken.
     AnswerEvent told = TakeAnswerEvent(engine_, std::move(event));
     if (origin == origins_.end()) continue;
     if (origin->second.is_wanted) {

@@ -1,5 +1,5 @@
-// The thread of the engine: what others ask of it comes through a mailbox, and what the engine did
-// in a step is handed over at once. It never waits for anybody but for work. Knows no HTTP.
+// Runs the engine on its own thread. Other threads send messages through a queue; the results of a
+// step are delivered at once. The loop waits only for work. Independent of HTTP.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace kuiper {
 struct EngineNews {
   std::vector<AnswerEvent> events;
   KvStats kv;
-  int64_t num_steps = 0;  // since the start
+  int64_t num_steps = 0;  // since the server started
   std::chrono::steady_clock::time_point handed_over;
 };
 
@@ -32,36 +32,36 @@ class EngineLoop {
   // Called on the engine's thread; must not wait.
   using Deliver = std::function<void(EngineNews)>;
 
-  // `engine` must outlive the loop. After `release_after` without work, unless it is zero, the
-  // prefix cache is emptied and the memory of the KV cache is given back.
+  // `engine` must outlive the loop. After `release_after` without work, clears the prefix cache and
+  // releases the KV cache's memory; 0 = never.
   EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after);
 
   // Runs on the calling thread until Stop.
   void Run();
 
-  // Any thread. The answers to `requests` are told under `ticket`, a number that was not used
-  // before: their events, or one that says why there will be none.
+  // Any thread. Delivers the events of `requests`, or one refusal, under `ticket`: a job id that
+  // must not have been used before.
   void Submit(int64_t ticket, std::vector<Request> requests);
-  // The same for a request of one sample that runs without pages, as answer `choice` of the ticket,
-  // which may have others.
+  // Any thread. Submits a request of one sample that runs without pages, as choice `choice` of the
+  // ticket. The ticket may have other choices.
   void SubmitContiguous(int64_t ticket, int choice, Request request);
-  // Nothing more is told about the ticket.
+  // Any thread. Cancels the ticket. Events that are already on their way may still be delivered.
   void Abort(int64_t ticket);
-  // `f` is called on the engine's thread, between steps.
+  // Any thread. Calls `f` on the engine thread, between steps.
   void Call(std::function<void(Engine&)> f);
   void Stop();
 
-  // On the engine's thread, within a step: whether somebody still waits for the request, also where
-  // the letter that says so was not read yet.
+  // Engine thread, within a step: true if a client still waits for the request. Sees an Abort even
+  // before its message is read.
   bool IsWanted(int64_t request);
-  // On the engine's thread: whose request this is; 0: nobody's who waits for it.
+  // Engine thread: returns the ticket of an engine request; 0 if it has none.
   int64_t TicketOf(int64_t request) const {
     const auto it = origins_.find(request);
     return it == origins_.end() ? 0 : it->second.ticket;
   }
 
  private:
-  // The requests of a ticket that have not ended.
+  // A request that has not ended: its ticket and its choices.
   struct Origin {
     int64_t ticket = 0;
     int first_choice = 0;
@@ -71,7 +71,7 @@ class EngineLoop {
 
   void Post(std::function<void()> letter);
   bool HasWork() const { return engine_.HasWork() || !contiguous_.empty(); }
-  // Waits for letters, or for none while there is work; false: Stop was called.
+  // Takes all messages; waits for one if there is no work. Returns false after Stop.
   bool TakeMail(std::vector<std::function<void()>>* mail);
   void Add(int64_t ticket, std::vector<Request>& requests);
   void EndTicket(int64_t ticket);
@@ -82,16 +82,16 @@ class EngineLoop {
   ContiguousRuns contiguous_;
   const Deliver deliver_;
   const std::chrono::milliseconds release_after_;
-  std::map<int64_t, Origin> origins_;  // by the engine's number of the request
-  std::vector<AnswerEvent> events_;    // to be handed over
+  std::map<int64_t, Origin> origins_;  // by the engine's request id
+  std::vector<AnswerEvent> events_;    // not yet delivered
   int64_t num_steps_ = 0;
   Clock::time_point last_work_ = Clock::now();
-  bool is_released_ = false;  // there was no work since memory was given back
+  bool is_released_ = false;  // no step has run since memory was released
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::function<void()>> mail_;
-  std::set<int64_t> left_;  // tickets that a letter in the mail will end
+  std::set<int64_t> left_;  // tickets with an unread Abort message
   bool stopped_ = false;
 };
 

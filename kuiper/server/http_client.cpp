@@ -36,7 +36,7 @@ bool MustWait() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
-// A socket that connects, or -1.
+// Returns a socket that is connecting (connected if `waits`), or -1 and errno.
 int Connect(const std::string& resolved, bool waits) {
   const auto* address = reinterpret_cast<const sockaddr*>(resolved.data());
   const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,7 +52,7 @@ int Connect(const std::string& resolved, bool waits) {
   return -1;
 }
 
-// Whether somebody listens there.
+// True if a server listens at the address.
 bool Answers(const std::string& resolved) {
   const int fd = Connect(resolved, true);
   if (fd >= 0) close(fd);
@@ -154,7 +154,7 @@ HttpNews HttpClient::Advance(int64_t id, Calling* calling, int events) {
   if ((events & POLLOUT) != 0) {
     const std::string& text = calling->unsent;
     const ssize_t sent = send(calling->fd, text.data(), text.size(), MSG_NOSIGNAL);
-    // Who does not take the request may have answered it already.
+    // A server that stopped reading may already have replied: stop sending, keep reading.
     if (sent < 0 && !MustWait()) calling->unsent.clear();
     if (sent > 0) calling->unsent.erase(0, static_cast<size_t>(sent));
   }

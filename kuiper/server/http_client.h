@@ -1,6 +1,5 @@
-// Many calls to one HTTP server at the same time, on one thread that never waits for a single one:
-// for programs that put a server under load. A connection per call, as it was asked for; plain
-// sockets and poll.
+// An HTTP client for load generators: many concurrent calls to one server on one thread, without
+// blocking on any of them. Each call has its own connection. Uses plain sockets and poll.
 #pragma once
 
 #include <chrono>
@@ -20,38 +19,38 @@ namespace kuiper {
 
 struct HttpCall {
   std::string method = "GET";
-  std::string path;  // behind the address's prefix
+  std::string path;  // follows the address's prefix
   std::string body = {};
   HttpHeaders headers = {};
 };
 
-// What became of a call since it was asked about last.
+// The progress of a call since the last Poll.
 struct HttpNews {
   int64_t call = 0;
-  Clock::time_point at;  // when it was read
-  int status = 0;        // 0: the header is not there yet
+  Clock::time_point at;  // time of reading
+  int status = 0;        // 0 until the header has arrived
   std::string body = {};
   bool has_ended = false;
-  Status error = {};  // why there is no whole answer
+  Status error = {};  // not OK if the response is incomplete
 };
 
 class HttpClient {
  public:
-  // Of the server at "http://127.0.0.1:8000/v1" or "unix:/run/kuiper.sock"; /v1 stands before the
-  // path of each call. kInvalidArgument, or kUnavailable when nobody listens there.
+  // `url` is like "http://127.0.0.1:8000/v1" or "unix:/run/kuiper.sock"; its path (/v1) is put
+  // before the path of each call. kInvalidArgument; kUnavailable if no server listens there.
   static StatusOr<std::unique_ptr<HttpClient>> Open(const std::string& url);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
 
-  // kUnavailable when there is no socket left for it.
+  // Starts a call and returns its id. kUnavailable if it cannot connect.
   StatusOr<int64_t> Begin(const HttpCall& call);
-  // Waits at most so long for something to happen.
+  // Waits at most `timeout` for progress of any call.
   std::vector<HttpNews> Poll(std::chrono::milliseconds timeout);
-  // The client leaves.
+  // Closes the call's connection.
   void Cancel(int64_t call);
   int num_calls() const { return static_cast<int>(calls_.size()); }
 
-  // A call by itself, from its beginning to its end.
+  // The complete response to one call.
   struct Answer {
     int status = 0;
     std::string body;
@@ -66,16 +65,16 @@ class HttpClient {
   };
 
   struct Address {
-    std::string host;      // as the server is told
-    std::string prefix;    // of paths
-    std::string resolved;  // a sockaddr
+    std::string host;      // value of the Host header
+    std::string prefix;    // put before each path
+    std::string resolved;  // the bytes of a sockaddr
   };
   explicit HttpClient(Address address) : address_(std::move(address)) {}
   static StatusOr<Address> Parse(const std::string& url);
   static StatusOr<Address> Resolve(Address address, const std::string& host,
                                    const std::string& port);
 
-  // Writes and reads as far as that goes without waiting.
+  // Writes and reads as much as possible without blocking.
   HttpNews Advance(int64_t id, Calling* calling, int events);
 
   const Address address_;

@@ -9,9 +9,9 @@ namespace {
 
 namespace asio = boost::asio;
 
-// How long a client may go on sending what it was told that nobody wants.
+// How long to keep reading after the last response, before the connection is closed.
 constexpr std::chrono::milliseconds kLinger{2000};
-// Of requests that come before the answer to the one before them.
+// Maximum buffered bytes of pipelined requests.
 constexpr size_t kMaxAhead = 64 << 10;
 
 const char* Reason(int status) {
@@ -60,7 +60,7 @@ void Connection::Read() {
   });
 }
 
-// The rest of an answer is still written; one that has not ended has nobody who waits for it.
+// The client half-closed: flush a finished response, abandon an unfinished one.
 void Connection::OnEndOfInput() {
   at_end_ = true;
   if (exchange_ != 0 || !HasUnsent()) return Gone();
@@ -96,7 +96,7 @@ void Connection::CountBody() {
   body_bytes_ = bytes;
 }
 
-// Answers what is there to answer, one request after the other.
+// Answers the complete requests in the buffer, one after the other.
 void Connection::Advance() {
   if (is_advancing_) return;
   is_advancing_ = true;
@@ -158,7 +158,7 @@ void Connection::Begin(int status, const HttpHeaders& headers) {
 void Connection::Write(std::string_view part) {
   if (part.empty() || is_head_ || closed_) return;
   Put(is_chunked_ ? Chunk(part) : std::string(part));
-  // A client cannot have taken what comes at once, however much that is.
+  // The client cannot have read a burst yet, however large: allow for the largest one.
   burst_ += part.size();
   largest_burst_ = std::max(largest_burst_, burst_);
   const size_t unsent = pending_.size() + writing_.size() - written_;
@@ -217,8 +217,8 @@ void Connection::OnWritten() {
   if (!pending_.empty()) return StartWrite();
   if (phase_ == Phase::kLastAnswer && exchange_ == 0) {
     if (at_end_) return Close();
-    // What the client still sends is read and forgotten: an answer to a request that was not read
-    // to its end would be lost with the connection.
+    // Read and discard further input: closing a socket with unread input could reset the
+    // connection before the client has read the response.
     phase_ = Phase::kLingering;
     NetworkError ignored;
     socket_.shutdown(Socket::shutdown_send, ignored);
@@ -230,7 +230,7 @@ void Connection::OnWritten() {
   Read();
 }
 
-// The client does not read any more, or has left.
+// The client has left or no longer reads: close and notify the handler.
 void Connection::Gone() {
   const int64_t exchange = std::exchange(exchange_, 0);
   Close();
@@ -242,7 +242,7 @@ void Connection::Gone() {
 void Connection::Close() {
   if (std::exchange(closed_, true)) return;
   NetworkError ignored;
-  socket_.close(ignored);  // what is under way returns with an error
+  socket_.close(ignored);  // pending operations complete with an error
 }
 
 void Connection::CheckTime(Clock::time_point now) {

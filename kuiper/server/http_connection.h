@@ -1,8 +1,8 @@
-// The insides of http_server.h: connections and what they share. Includes the network library, so
-// only http_server.cpp and http_connection.cpp include it.
+// Implementation of http_server.h: connections and their shared state. Includes the network
+// library, so only http_server.cpp and http_connection.cpp may include this header.
 #pragma once
 
-// Before the first header of Asio: Boost 1.74 leaves it out, and needs it with C++20.
+// Must precede the first Asio header: Boost 1.74 needs it with C++20 but does not include it.
 // clang-format off
 #include <utility>
 // clang-format on
@@ -35,7 +35,7 @@ struct HttpServer::State {
 
   void Accept();
   void Tick();
-  // The time in the form of the Date header, made once a second.
+  // Returns the current time in the Date header's format; formats it once per second.
   const std::string& Date();
   void Remove(Connection* connection);
   Connection* Find(int64_t exchange) {
@@ -53,16 +53,16 @@ struct HttpServer::State {
   bool accepts = true;
   bool is_accepting = false;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections;
-  std::unordered_map<int64_t, Connection*> exchanges;  // those that have not ended
+  std::unordered_map<int64_t, Connection*> exchanges;  // not yet ended
   int64_t next_exchange = 1;
   int64_t num_slow_readers = 0;
-  std::time_t date_time = 0;  // of the next
+  std::time_t date_time = 0;  // the second that `date` was formatted for
   std::string date;
-  MemoryBudget bodies{settings.max_body_memory};  // that arrive
+  MemoryBudget bodies{settings.max_body_memory};  // incoming bodies
 };
 
-// One client. At most one read and one write are under way; it is destroyed when it is closed and
-// both have returned.
+// One client connection. At most one read and one write are pending. It is destroyed once it is
+// closed and both have completed.
 class Connection {
  public:
   Connection(HttpServer::State& server, Socket socket)
@@ -85,9 +85,9 @@ class Connection {
   void Begin(int status, const HttpHeaders& headers);
   void Write(std::string_view part);
   void End();
-  // Ends what waits or takes too long.
+  // Applies the timeouts.
   void CheckTime(Clock::time_point now);
-  // Ends when there is nothing under way.
+  // Closes the connection if no response is in progress.
   void CloseIfIdle() {
     if (exchange_ == 0 && !HasUnsent()) Close();
   }
@@ -110,7 +110,7 @@ class Connection {
   void Close();
   bool HasUnsent() const { return is_writing_ || !pending_.empty(); }
   void SetDeadline(std::chrono::milliseconds time) { deadline_ = Clock::now() + time; }
-  // Of the next request.
+  // Sets the deadline for the next request.
   void SetIdleDeadline() {
     SetDeadline(parser_.has_begun() ? server_.settings.header_timeout
                                     : server_.settings.idle_timeout);
@@ -124,16 +124,16 @@ class Connection {
   HttpParser parser_;
   std::array<char, 16384> in_;
   std::string writing_, pending_;
-  size_t body_bytes_ = 0;     // of the body that arrives, as the server has counted them
-  size_t written_ = 0;        // of writing_
+  size_t body_bytes_ = 0;     // bytes of the incoming body, as charged to server_.bodies
+  size_t written_ = 0;        // sent bytes of writing_
   size_t burst_ = 0;          // bytes of a stream since the last tick
-  size_t largest_burst_ = 0;  // since nothing waited to be sent
+  size_t largest_burst_ = 0;  // largest burst_ since no data was waiting to be sent
   bool is_reading_ = false, is_writing_ = false, at_end_ = false, closed_ = false;
   Phase phase_ = Phase::kServing;
   bool is_advancing_ = false;
-  Clock::time_point deadline_;        // of what the client sends
-  Clock::time_point write_deadline_;  // of what it takes
-  // Of the request that is being answered.
+  Clock::time_point deadline_;        // for data from the client
+  Clock::time_point write_deadline_;  // for data to the client
+  // State of the request that is being answered; exchange_ is 0 if there is none.
   int64_t exchange_ = 0;
   bool keep_alive_ = true, is_head_ = false, is_chunked_ = false, can_chunk_ = true;
 };

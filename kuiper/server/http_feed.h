@@ -1,5 +1,5 @@
-// The one way to give bytes to the network library's parsers. Includes it, so only http_parser.cpp
-// and http_reply.cpp include this.
+// Feeds bytes to the network library's parsers. Includes that library, so only http_parser.cpp and
+// http_reply.cpp may include this header.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -8,8 +8,9 @@
 
 namespace kuiper {
 
-// Takes what `parser` consumes off the front of `bytes`, and says how much that was. That more is
-// needed is no error. A parser that is not eager stops after the header if `stops` says so.
+// Removes the bytes that `parser` consumes from the front of `bytes` and returns their number.
+// Needing more bytes is not an error. If `stops`, a parser that is not eager stops after the
+// header.
 template <typename Parser>
 size_t Feed(Parser& parser, std::string* bytes, boost::system::error_code* error,
             bool stops = false) {

@@ -1,6 +1,6 @@
 #include "kuiper/server/http_parser.h"
 
-// Before the first header of Asio: Boost 1.74 leaves it out, and needs it with C++20.
+// Must precede the first Asio header: Boost 1.74 needs it with C++20 but does not include it.
 // clang-format off
 #include <utility>
 // clang-format on
@@ -27,8 +27,8 @@ int CountOf(const HttpRequest& request, std::string_view name) {
                                         [&](const auto& header) { return header.first == name; }));
 }
 
-// Why nobody can be sure where the body ends, or whom the request is for; "" when all is well. The
-// library takes a coding that it does not know for no body at all (RFC 9112, 6.1, 6.3 and 3.2).
+// Returns why the body's end or the target host is ambiguous; "" if neither is. The library treats
+// an unknown transfer coding as an empty body (RFC 9112, 6.1, 6.3 and 3.2).
 std::string FramingProblem(const HttpRequest& request) {
   if (const std::string* coding = request.Header("transfer-encoding"); coding != nullptr) {
     if (request.is_http_1_0) return "Transfer-Encoding is not for HTTP/1.0";
@@ -45,7 +45,7 @@ std::string FramingProblem(const HttpRequest& request) {
   return "";
 }
 
-// A host with or without a port (RFC 3986, 3.2.2 and 3.2.3); nothing else belongs into that header.
+// True if `text` is a host with or without a port (RFC 3986, 3.2.2 and 3.2.3).
 bool IsAuthority(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 ||
@@ -54,11 +54,11 @@ bool IsAuthority(std::string_view text) {
   });
 }
 
-// Splits the target: a path, a whole URL, or the asterisk of OPTIONS (RFC 9112, 3.2). Returns what
-// is wrong with it or with the host.
+// Splits the target: a path, a whole URL, or the asterisk of OPTIONS (RFC 9112, 3.2). Returns the
+// problem with it or with the host; "" if there is none.
 std::string TakeTarget(std::string target, HttpRequest* request) {
   const std::string* host = request->Header("host");
-  if (host != nullptr && !IsAuthority(*host)) return "the Host header is no host";
+  if (host != nullptr && !IsAuthority(*host)) return "the Host header is not a valid host";
   for (const boost::beast::string_view scheme : {"http://", "https://"}) {
     if (!iequals(target.substr(0, scheme.size()), scheme)) continue;
     target.erase(0, scheme.size());
@@ -72,7 +72,7 @@ std::string TakeTarget(std::string target, HttpRequest* request) {
     break;
   }
   if (!target.starts_with('/') && !(target == "*" && request->method == "OPTIONS")) {
-    return "what is asked for is neither a path nor a URL";
+    return "the request target is neither a path nor a URL";
   }
   const size_t question = std::min(target.find('?'), target.size());
   request->path = target.substr(0, question);
@@ -127,7 +127,7 @@ void HttpParser::Parse() {
   if (parser.is_done()) {
     state_ = State::kDone;
   } else if (bytes_.size() > limits_.max_header) {
-    // In a chunked body this much is kept only of a chunk's size line or of the trailer.
+    // In a chunked body, only a chunk's size line or the trailer can buffer this much.
     Fail(431, "the header is too long");
   } else if (parser.is_header_done()) {
     state_ = State::kBody;

@@ -1,5 +1,5 @@
-// Bytes of a connection -> the requests in them. Bounds what it keeps, throws nothing, and knows no
-// socket, so that tests and fuzzers reach all of it. HTTP/1.0 and 1.1; called by http_server.cpp.
+// Parses HTTP/1.0 and 1.1 requests from the bytes of a connection. Bounds its memory, never throws,
+// and uses no sockets, so that tests and fuzzers reach all of it.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // "/v1/models"; as it was sent, "*" of OPTIONS
-  std::string query;  // what follows the question mark
-  // Names in lower case, without those that follow a body in chunks. Where the target is a whole
-  // URL, its host stands for the one of the header (RFC 9112, 3.2.2).
+  std::string path;   // as sent, e.g. "/v1/models"; "*" for OPTIONS
+  std::string query;  // the part after the question mark
+  // Names are in lower case; trailers of chunked bodies are left out. If the target is a whole URL,
+  // its host replaces the Host header (RFC 9112, 3.2.2).
   HttpHeaders headers;
   std::string body;
   bool keep_alive = true;
   bool is_http_1_0 = false;
 
-  // The value of the first header of this name, in lower case; nullptr when there is none.
+  // Returns the value of the first header of this lower-case name; null if there is none.
   const std::string* Header(std::string_view name) const;
 };
 
@@ -36,10 +36,10 @@ struct HttpLimits {
 class HttpParser {
  public:
   enum class State {
-    kHeader,  // waits for (more of) a header
-    kBody,    // waits for (more of) a body
-    kDone,    // a request can be taken; what comes is kept for the next one
-    kFailed,  // the connection is of no more use
+    kHeader,  // waits for more bytes of a header
+    kBody,    // waits for more bytes of a body
+    kDone,    // a request can be taken; further bytes belong to the next one
+    kFailed,  // the connection is unusable
   };
 
   explicit HttpParser(const HttpLimits& limits);
@@ -48,35 +48,35 @@ class HttpParser {
 
   void Push(std::string_view bytes);
   State state() const { return state_; }
-  // Some of the next request is there.
+  // True if bytes of the next request have arrived.
   bool has_begun() const { return has_begun_ || !bytes_.empty(); }
-  // Bytes that are kept for later.
+  // Returns the number of buffered bytes.
   size_t num_kept() const { return bytes_.size(); }
-  // Bytes of the body that is being read.
+  // Returns the bytes received so far of the current body.
   size_t body_size() const;
-  // kBody: the client waits for "100 Continue" before it sends the body.
+  // kBody only: true if the client waits for "100 Continue" before it sends the body.
   bool expects_continue() const;
-  // kFailed: 400, 413, 429 or 431, and why.
+  // kFailed only: the HTTP status 400, 413, 429 or 431, and the reason.
   int error_status() const { return error_status_; }
   const std::string& error() const { return error_; }
 
-  // From here on the state is kFailed; what has come is forgotten.
+  // Sets the state to kFailed and discards all received bytes.
   void Fail(int status, std::string message);
 
-  // kDone: the request; the next one is looked for in what was kept.
+  // kDone only: returns the request and parses the buffered bytes for the next one.
   HttpRequest Take();
 
  private:
   struct Reader;  // hides the library
   void Parse();
-  // Takes over the header, and checks what the library does not. False: it failed.
+  // Copies the header and checks what the library does not. Returns false if that failed.
   bool TakeHeader();
 
   HttpLimits limits_;
   std::unique_ptr<Reader> reader_;
-  HttpRequest request_;     // its header, when that is there
-  std::string bytes_;       // that the reader has not consumed
-  bool has_begun_ = false;  // it has consumed some
+  HttpRequest request_;     // has the header as soon as that is complete
+  std::string bytes_;       // not yet consumed by the reader
+  bool has_begun_ = false;  // the reader has consumed bytes of this request
   State state_ = State::kHeader;
   int error_status_ = 0;
   std::string error_;

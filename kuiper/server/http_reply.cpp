@@ -1,6 +1,6 @@
 #include "kuiper/server/http_reply.h"
 
-// Before the first header of Asio: Boost 1.74 leaves it out, and needs it with C++20.
+// Must precede the first Asio header: Boost 1.74 needs it with C++20 but does not include it.
 // clang-format off
 #include <utility>
 // clang-format on
@@ -24,7 +24,7 @@ constexpr uint32_t kMaxHeader = 64 << 10;
 struct HttpReply::Reader {
   Reader() {
     parser.header_limit(kMaxHeader);
-    parser.body_limit(std::numeric_limits<uint64_t>::max());  // what has come does not stay here
+    parser.body_limit(std::numeric_limits<uint64_t>::max());  // the body does not stay here
     parser.eager(true);
   }
 
@@ -51,7 +51,7 @@ Status HttpReply::End() {
   return Check(is_whole ? "" : "the connection ended within an answer");
 }
 
-// Takes over what the reader has found.
+// Copies the reader's results: status, end and body.
 Status HttpReply::Check(const std::string& problem) {
   auto& parser = reader_->parser;
   if (!problem.empty()) return Status(StatusCode::kInput, "malformed HTTP: " + problem);

@@ -1,6 +1,6 @@
-// Bytes of a connection -> the answer to one request, its body in the pieces that arrive. Bounds
-// its header, throws nothing and knows no socket. HTTP/1.0 and 1.1, by length, chunks or the
-// connection's end; called by http_client.cpp.
+// Parses the HTTP/1.0 or 1.1 response to one request from the bytes of a connection. Returns the
+// body in pieces as they arrive. The body's end is given by a length, by chunks or by the
+// connection's end. Bounds the header, never throws and uses no sockets.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ class HttpReply {
   ~HttpReply();
   HttpReply(HttpReply&&) noexcept;
 
-  // kInput when this is no answer.
+  // kInput if the bytes are not a valid response.
   Status Push(std::string_view bytes);
-  // The connection has ended. kInput when the answer has not.
+  // Call when the connection has ended. kInput if the response is incomplete.
   Status End();
 
-  int status() const { return status_; }  // 0: the header is not there yet
+  int status() const { return status_; }  // 0 until the header is complete
   bool is_done() const { return is_done_; }
-  // What of the body has come since this was asked last.
+  // Returns the bytes of the body that have arrived since the last call.
   std::string TakeBody();
 
  private:
@@ -33,7 +33,7 @@ class HttpReply {
   Status Check(const std::string& problem);
 
   std::unique_ptr<Reader> reader_;
-  std::string bytes_;  // that the reader has not consumed
+  std::string bytes_;  // not yet consumed by the reader
   std::string body_;
   int status_ = 0;
   bool is_done_ = false;

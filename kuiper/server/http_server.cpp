@@ -10,7 +10,7 @@
 
 #include "kuiper/server/http_connection.h"
 #include "kuiper/server/listen_socket.h"
-// Behind what Boost 1.74 leaves out.
+// Must follow http_connection.h, which includes what Boost 1.74 leaves out.
 #include <boost/asio/post.hpp>
 
 namespace kuiper {
@@ -52,7 +52,7 @@ void HttpServer::State::Accept() {
   acceptor.async_accept([this](const NetworkError& error, Socket socket) {
     is_accepting = false;
     if (error == asio::error::operation_aborted || !accepts) return;
-    if (error) return;  // no file left: the next tick tries again
+    if (error) return;  // e.g. no file descriptor left: the next tick retries
     const int on = 1;
     setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (settings.send_buffer > 0) {
@@ -95,7 +95,7 @@ HttpServer::~HttpServer() {
 
 StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpSettings& settings,
                                                          std::vector<std::string>* warnings) {
-  constexpr long kOtherFiles = 64;  // weights, logs, the terminal
+  constexpr long kOtherFiles = 64;  // descriptors for weights, logs, the terminal
   const long room = RaiseOpenFiles(settings.max_connections + kOtherFiles) - kOtherFiles;
   HttpSettings possible = settings;
   if (room < settings.max_connections) {

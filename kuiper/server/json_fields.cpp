@@ -34,7 +34,7 @@ StatusOr<std::vector<int32_t>> TakeIds(JsonNode* object, std::string_view key) {
   for (const JsonNode& item : list.items) {
     const std::optional<int64_t> id = item.AsInt();
     if (!id.has_value() || *id < 0 || *id > INT32_MAX) {
-      return Status(StatusCode::kInput, Param(key) + " holds what is no token id");
+      return Status(StatusCode::kInput, Param(key) + " contains a value that is not a token id");
     }
     ids.push_back(static_cast<int32_t>(*id));
   }

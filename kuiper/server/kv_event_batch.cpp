@@ -9,10 +9,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = PrefixEvent::Kind;
 
-// The memory that the engine computes with; routers know other names for what is slower.
+// The name for the memory that the engine computes with; routers use other names for slower tiers.
 constexpr const char* kMedium = "GPU";
 
-// The number of events from the first one that are told as one.
+// Returns how many leading events can be merged into one.
 size_t Run(std::span<const PrefixEvent> events) {
   size_t count = 1;
   for (; count < events.size() && events[count].kind == events[0].kind; ++count) {
@@ -21,7 +21,7 @@ size_t Run(std::span<const PrefixEvent> events) {
   return count;
 }
 
-// The event with its fields named, the kind first.
+// Returns the merged event with named fields, the kind first.
 Json EventJson(std::span<const PrefixEvent> run) {
   if (run[0].kind == Kind::kCleared) return {{"type", "AllBlocksCleared"}};
   Json hashes = Json::array();

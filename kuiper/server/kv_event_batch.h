@@ -1,5 +1,5 @@
-// Events of the prefix cache as vLLM tells them, so that what follows its engines follows this one:
-// a batch is MessagePack of [seconds, [event, ...], rank of data parallelism].
+// Serializes prefix cache events in vLLM's format, so that routers for vLLM work with this engine.
+// A batch is MessagePack of [seconds, [event, ...], data parallel rank].
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace kuiper {
 
-// How an event is told: a map of named fields with its kind under "type" (vLLM from 0.23 on), or an
-// array of the kind and the fields in order (before).
+// Format of an event. kMap: named fields, the kind under "type" (vLLM from 0.23 on). kArray: the
+// kind and the fields in order (older versions).
 enum class KvEventForm { kMap, kArray };
 
-// `seconds` since 1970. Blocks that follow each other become one event.
+// `seconds` since 1970. Consecutive blocks become one event.
 std::string KvEventBatch(std::span<const PrefixEvent> events, double seconds, KvEventForm form);
 
 }  // namespace kuiper

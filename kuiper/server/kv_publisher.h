@@ -1,6 +1,5 @@
-// Tells events of the prefix cache to whoever subscribes, over ZeroMQ and in vLLM's framing: topic,
-// number of the message in 8 bytes, batch. A socket of its own sends again what somebody missed.
-// Needs libzmq at build time.
+// Publishes prefix cache events over ZeroMQ in vLLM's framing: topic, 8-byte sequence number,
+// batch. A second socket replays messages that subscribers missed. Needs libzmq at build time.
 #pragma once
 
 #include <memory>
@@ -13,25 +12,25 @@
 namespace kuiper {
 
 struct KvPublisherSettings {
-  // "tcp://*:5557". It is bound when it has a "*" or "::", or is ipc:// or inproc://, and connected
-  // otherwise; "@" or ">" before it says which. "": nobody is told.
+  // Like "tcp://*:5557". Bound if it contains "*" or "::", or is ipc:// or inproc://; otherwise
+  // connected. A leading "@" forces bind, ">" forces connect. "" = publish nothing.
   std::string endpoint;
-  std::string replay_endpoint;  // always bound; "": nothing is sent again
+  std::string replay_endpoint;  // always bound; "" = no replay
   std::string topic;
   KvEventForm form = KvEventForm::kMap;
-  size_t max_pending = 1 << 17;  // events that wait to be sent; what comes beyond is lost
+  size_t max_pending = 1 << 17;  // maximum unsent events; further ones are dropped
 };
 
 class KvPublisher {
  public:
-  // Sends what it still has.
+  // Sends the pending events.
   virtual ~KvPublisher() = default;
-  // For the engine's configuration; takes an event without waiting for the network. The publisher
-  // must outlive the engine.
+  // Returns an observer for the engine's configuration. It does not wait for the network. The
+  // publisher must outlive the engine.
   virtual PrefixObserver observer() = 0;
 };
 
-// kInvalidArgument: an endpoint cannot be used, or the program was built without libzmq.
+// kInvalidArgument if an endpoint is unusable or the program was built without libzmq.
 StatusOr<std::unique_ptr<KvPublisher>> StartKvPublisher(const KvPublisherSettings& settings);
 
 }  // namespace kuiper

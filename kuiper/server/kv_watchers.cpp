@@ -36,7 +36,7 @@ void KvWatchers::Show(const KvSnapshot& snapshot) {
   last_ = Clock::now();
   const auto picture =
       KvJson(snapshot, [this](int64_t ticket) { return sessions_.NameOf(ticket); });
-  const std::map<int64_t, Watcher> watchers = watchers_;  // who leaves changes the list
+  const std::map<int64_t, Watcher> watchers = watchers_;  // a leaving client changes watchers_
   for (const auto& [exchange, watcher] : watchers) {
     if (!watcher.once) {
       http_.Write(exchange, ServerEvent(picture));

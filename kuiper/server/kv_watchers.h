@@ -1,5 +1,5 @@
-// Who watches the pages of the KV cache over HTTP: a picture four times a second, made on the
-// engine's thread while somebody looks.
+// Clients that watch the pages of the KV cache over HTTP. While there are any, the engine thread
+// takes a snapshot four times a second.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace kuiper {
 
 class KvWatchers {
  public:
-  // Both must outlive it.
+  // Both must outlive this object.
   KvWatchers(HttpServer& http, const AnswerSessions& sessions) : http_(http), sessions_(sessions) {}
 
   void Open(EngineLoop& loop, PageWatch& view) {
@@ -22,7 +22,7 @@ class KvWatchers {
   }
   bool is_open() const { return view_ != nullptr; }
 
-  // A stream of pictures, or one with ?once=1.
+  // Sends a stream of snapshots, or a single one with ?once=1.
   void Add(int64_t exchange, const HttpRequest& request, HttpHeaders headers);
   void Remove(int64_t exchange) { watchers_.erase(exchange); }
   void OnTick();
@@ -41,7 +41,7 @@ class KvWatchers {
   EngineLoop* loop_ = nullptr;
   PageWatch* view_ = nullptr;
   std::map<int64_t, Watcher> watchers_;
-  bool is_asked_ = false;  // the engine makes a picture
+  bool is_asked_ = false;  // the engine has been asked for a snapshot
   Clock::time_point last_;
 };
 

@@ -32,7 +32,7 @@ int PortOf(int fd) {
   return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
 }
 
-// Binds and listens; closes the descriptor when it cannot.
+// Returns a listening socket, or -1 and errno.
 int Open(int family, const sockaddr* address, socklen_t size) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
@@ -45,7 +45,7 @@ int Open(int family, const sockaddr* address, socklen_t size) {
   return -1;
 }
 
-// Whether somebody answers at the socket.
+// True if a process accepts connections at the socket.
 bool IsServed(const sockaddr_un& address) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;

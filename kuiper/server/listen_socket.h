@@ -1,4 +1,4 @@
-// Sockets that listen, and the number of files a process may open; plain POSIX.
+// Listening sockets, and the limit of open files; plain POSIX.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@ namespace kuiper {
 struct ListenSocket {
   int fd = -1;
   int family = 0;
-  int port = 0;         // 0: a UNIX socket
-  std::string address;  // for people
+  int port = 0;         // 0 for a UNIX socket
+  std::string address;  // for messages
 };
 
-// `port` 0 takes one that is free. kInvalidArgument; the caller closes the descriptor.
+// `port` 0 = any free port. The caller closes the descriptor. kInvalidArgument.
 StatusOr<ListenSocket> ListenOnPort(const std::string& host, int port);
-// Takes the place of a socket that nobody listens on any more. Only the owner may connect.
+// Replaces a stale socket that no process listens on. Only the file's owner may connect.
 StatusOr<ListenSocket> ListenOnPath(const std::string& path);
 
-// Raises the soft limit of open files to `wanted` where the hard limit allows it; what it is then.
+// Raises the soft limit of open files to `wanted`, at most to the hard limit. Returns the new
+// limit.
 long RaiseOpenFiles(long wanted);
 
 }  // namespace kuiper

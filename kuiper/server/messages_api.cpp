@@ -12,21 +12,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The text of a string, or of a list of text blocks.
+// Returns the text of a string or of a list of text blocks.
 StatusOr<std::string> TextOfContent(const JsonNode& content, const std::string& where) {
   if (content.IsString() || content.IsNull()) return content.text;
   if (!content.IsArray()) return InputError(where + " is neither a string nor a list");
   std::string text;
   for (const JsonNode& block : content.items) {
     if (TextOfField(block, "type") != "text") {
-      return Status(StatusCode::kUnavailable, where + " holds a block that is no text");
+      return Status(StatusCode::kUnavailable, where + " contains a block that is not text");
     }
     text += TextOfField(block, "text");
   }
   return text;
 }
 
-// What the blocks of one message become: results of tools come before what the user says.
+// The converted blocks of one message. Tool results precede the user's text.
 struct Blocks {
   std::vector<JsonNode> parts;  // texts and images
   std::string reasoning;
@@ -39,14 +39,15 @@ StatusOr<JsonNode> ImageOfBlock(const JsonNode& block, const std::string& where)
   const std::string type = source == nullptr ? "" : TextOfField(*source, "type");
   if (type == "url") return ImagePart(TextOfField(*source, "url"));
   if (type != "base64") {
-    return Status(StatusCode::kUnavailable,
-                  where + " holds an image that is not there in base64, which is not supported");
+    return Status(
+        StatusCode::kUnavailable,
+        where + " contains an image that is neither base64 nor a URL, which is not supported");
   }
   return ImagePart("data:" + TextOfField(*source, "media_type") + ";base64," +
                    TextOfField(*source, "data"));
 }
 
-// A text or an image.
+// Converts a text or image block.
 StatusOr<JsonNode> PartOfBlock(const JsonNode& block, const std::string& where) {
   const std::string type = TextOfField(block, "type");
   if (type == "image") return ImageOfBlock(block, where);
@@ -126,7 +127,7 @@ StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   std::vector<JsonNode> list;
   if (!tools.IsArray()) return InputError(Param("tools") + " is not a list");
   for (JsonNode& tool : tools.items) {
-    if (tool.Find("input_schema") == nullptr) {  // a tool of the server
+    if (tool.Find("input_schema") == nullptr) {  // a server-side tool
       list.push_back(std::move(tool));
       continue;
     }
@@ -167,7 +168,7 @@ class MessagesWriter : public AnswerWriter {
   enum class Block { kNone, kThinking, kText };
 
   Json Message(Json content, Json reason, Json sequence, Json usage) const;
-  // Ends the open block unless it is of this kind, and begins one.
+  // Unless the open block is of this kind, ends it and begins a new one.
   std::string Turn(Block kind);
   std::string Delta(const char* type, const char* key, const std::string& text) const;
   static Json Usage(const AnswerParts& parts);
@@ -176,10 +177,10 @@ class MessagesWriter : public AnswerWriter {
 
   const AnswerTitle title_;
   Block open_ = Block::kNone;
-  int index_ = 0;  // of the open block, or the next one
+  int index_ = 0;  // index of the open block, or of the next one
 };
 
-// What was sent of a prompt that the cache did not have counts as input, as Anthropic has it.
+// As in Anthropic's API, input_tokens excludes the tokens read from the cache.
 Json MessagesWriter::Usage(const AnswerParts& parts) {
   return {{"input_tokens", parts.num_prompt_tokens() - parts.num_cached_tokens()},
           {"cache_read_input_tokens", parts.num_cached_tokens()},
@@ -281,7 +282,7 @@ Json MessagesWriter::Whole(const AnswerParts& parts) const {
   }
   if (!choice.text.empty()) content.push_back({{"type", "text"}, {"text", choice.text}});
   for (const CallPart& call : choice.calls) {
-    // Arguments that are no object are told as they are.
+    // If the arguments are not a JSON object, wrap their text in one.
     Json input = Json::parse(call.call.arguments, nullptr, false);
     if (!input.is_object()) input = {{"arguments", call.call.arguments}};
     content.push_back({{"type", "tool_use"},
@@ -309,7 +310,7 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
   for (const JsonNode& message : messages.items) {
     KU_RETURN_IF_ERROR(AddMessage(message, "message " + std::to_string(list.size()), &list));
   }
-  // The answer goes on from what the assistant has already said.
+  // If the last message is the assistant's, the answer continues it.
   if (!list.empty() && TextOfField(list.back(), "role") == "assistant" &&
       !TextOfField(list.back(), "content").empty() && list.back().Find("tool_calls") == nullptr) {
     TakeField(&body, "continue_final_message");
@@ -328,7 +329,7 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
 Json MessagesError(const ApiError& error) {
   Json body = {{"type", "error"},
                {"error", {{"type", ErrorType(error.status)}, {"message", error.message}}}};
-  // Nothing is kept between requests: with this code clients send whole conversations instead.
+  // The server is stateless; this code makes clients send whole conversations.
   if (error.param == "thread") {
     body["error"]["details"] = {{"error_code", "thread_unsupported_request"}};
   }

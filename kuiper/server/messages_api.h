@@ -1,5 +1,5 @@
-// Anthropic's form, POST /v1/messages: a body becomes that of a chat, and the answer is written as
-// content blocks.
+// Anthropic's API format, POST /v1/messages: converts its bodies to chat bodies and writes
+// responses as content blocks.
 #pragma once
 
 #include <memory>

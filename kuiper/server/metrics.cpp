@@ -18,7 +18,7 @@ std::string Number(double value) {
   return text;
 }
 
-// A label's value: quotes, backslashes and line breaks are escaped.
+// Escapes quotes, backslashes and line breaks for a label's value.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -28,7 +28,7 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
-// Collects families: their help and type once, then their samples.
+// Collects metric families: help and type once, then the samples.
 class Writer {
  public:
   Writer(std::string prefix, std::string labels)

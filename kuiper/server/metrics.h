@@ -1,5 +1,5 @@
-// The server's numbers in Prometheus' text format, under the names that vLLM gave them. Written and
-// read on the thread of the network.
+// The server's metrics in Prometheus' text format, with vLLM's names. Written and read on the
+// network thread.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace kuiper {
 
 class Histogram {
  public:
-  // Upper bounds of the buckets, ascending; above the last one is another bucket.
+  // Ascending upper bounds of the buckets; one more bucket follows the last bound.
   explicit Histogram(std::vector<double> bounds)
       : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 
   void Add(double value, int64_t times = 1);
   int64_t count() const { return count_; }
   double sum() const { return sum_; }
-  // The samples, with `labels` ("model_name=\"a\"") in each.
+  // Returns the samples, each with `labels` ("model_name=\"a\"").
   std::string Text(const std::string& name, const std::string& labels) const;
 
  private:
@@ -41,13 +41,13 @@ struct Metrics {
   int64_t aborted = 0, slow_readers = 0;
   int64_t pixels_decoded = 0, decodings_cancelled = 0;
   std::map<std::string, int64_t> finished;  // by reason
-  std::map<int, int64_t> answers;           // by status of HTTP
+  std::map<int, int64_t> answers;           // by HTTP status
   Histogram time_to_first_token, inter_token_latency, request_latency, queue_time, prefill_time,
       decode_time, prompt_length, generation_length, step_tokens, hand_over;
 
-  // About how long it takes until a place is free, as answers went so far.
+  // Estimates the seconds until a place is free from the mean request latency: 1 to 60.
   int SecondsToWait() const;
-  // All, with names that begin with "prefix:".
+  // Returns all metrics, with names that begin with "prefix:".
   std::string Text(const std::string& prefix, const std::string& model) const;
 };
 

@@ -1,4 +1,4 @@
-// In place of zmq_publisher.cpp in a build without libzmq.
+// Replaces zmq_publisher.cpp in builds without libzmq.
 #include "kuiper/server/kv_publisher.h"
 
 namespace kuiper {

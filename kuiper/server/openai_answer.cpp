@@ -41,7 +41,7 @@ class OpenAiWriter : public AnswerWriter {
   const Request& RequestOf(size_t choice) const {
     return prepared_.requests.at(choice / api_.parameters().num_samples);
   }
-  // A chat has one prompt, completions have one for each choice.
+  // A chat has one prompt; completions have one per choice.
   void PromptIds(Json* body, Json* choice, size_t number) const {
     (api_.is_chat ? *body : *choice)["prompt_token_ids"] = RequestOf(number).prompt;
   }
@@ -51,7 +51,7 @@ class OpenAiWriter : public AnswerWriter {
             {"refusal", nullptr}};
   }
   Json CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const;
-  // `generated`: tokens of the answers.
+  // `generated`: generated tokens of all choices.
   Json Usage(const AnswerParts& parts, int generated) const;
   Json Timings(const AnswerParts& parts) const;
   static Json Call(const CallPart& call, std::optional<size_t> index);
@@ -61,8 +61,8 @@ class OpenAiWriter : public AnswerWriter {
   const AnswerTitle title_;
   const Tokenizer& tokenizer_;
   const ReasoningField field_;
-  std::vector<size_t> num_calls_;    // told so far, of each choice
-  std::vector<LogprobLists> lists_;  // of each choice of a completion
+  std::vector<size_t> num_calls_;    // tool calls sent so far, per choice
+  std::vector<LogprobLists> lists_;  // per choice; only for completions
   std::vector<bool> echoed_, told_prompt_;
   bool has_begun_ = false;
 };
@@ -99,7 +99,7 @@ std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenP
   }
   chunk["choices"] = Json::array({std::move(item)});
   if (api_.continuous_usage) {
-    // The first chunks tell of no token yet.
+    // The first chunks precede the first token.
     chunk["usage"] = Usage(parts, has_begun_ ? parts.num_generated_tokens() : 0);
   } else if (api_.include_usage) {
     chunk["usage"] = nullptr;
@@ -126,7 +126,7 @@ std::string OpenAiWriter::Begin(const AnswerParts& parts) {
   return text;
 }
 
-// The prompt, with its log probabilities where they are wanted.
+// Writes the prompt, with its log probabilities if wanted.
 std::string OpenAiWriter::Echo(int choice, const AnswerParts& parts) {
   const Request& request = RequestOf(choice);
   const std::string& text = prepared_.echoes.at(choice / api_.parameters().num_samples);
@@ -230,7 +230,7 @@ Json OpenAiWriter::Call(const CallPart& call, std::optional<size_t> index) {
   return json;
 }
 
-// Of a choice: the prompt's where it is echoed, and the answer's.
+// Returns the log probabilities of a choice; with `echo`, those of the prompt come first.
 Json OpenAiWriter::CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const {
   std::vector<TokenPart> tokens;
   if (api_.echo) tokens = PromptParts(RequestOf(number).prompt, choice.prompt_logprobs);
@@ -249,7 +249,7 @@ Json OpenAiWriter::Usage(const AnswerParts& parts, int generated) const {
           {"completion_tokens_details", {{"reasoning_tokens", parts.num_reasoning_tokens()}}}};
 }
 
-// As other servers tell them; of the first answer.
+// Returns the timings of the first choice, in the format of other servers.
 Json OpenAiWriter::Timings(const AnswerParts& parts) const {
   const std::optional<Completion>& completion = parts.choices().at(0).completion;
   if (!completion.has_value()) return {};

@@ -1,4 +1,4 @@
-// Answers in the form of OpenAI's chat/completions and completions.
+// Writes responses in OpenAI's chat/completions and completions formats.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,7 @@ namespace kuiper {
 PageFile PageFileOf(std::string_view path) {
   const bool is_style = path.ends_with(".css"), is_script = path.ends_with(".js");
   const std::string type = is_style ? "text/css" : is_script ? "text/javascript" : "text/html";
-  // Nothing of the page comes from another host, and no page of another host may frame it.
+  // The page loads nothing from other hosts, and no other page may frame it.
   return {{{"Content-Type", type + "; charset=utf-8"},
            {"Content-Security-Policy",
             "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "

@@ -1,4 +1,4 @@
-// The chat page as a browser gets it: /, /kuiper/page.css and /kuiper/page.js.
+// The files of the chat page for browsers: /, /kuiper/page.css and /kuiper/page.js.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The texts of the files in kuiper/server/page, which CMake puts into a source; for page.cpp.
+// The contents of the files in kuiper/server/page, which CMake embeds; for page.cpp.
 #pragma once
 
 namespace kuiper {

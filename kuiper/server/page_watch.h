@@ -1,5 +1,5 @@
-// What becomes of the pages of the KV cache, for who watches a server: taken on the engine's
-// thread, shown on another.
+// Snapshots of the KV cache's pages for monitoring clients. Taken on the engine thread, shown on
+// another.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 
 namespace kuiper {
 
-// One moment of a paged cache.
+// The state of a paged cache at one moment.
 struct KvSnapshot {
   struct Table {
     int64_t ticket = 0;
     int64_t sequence = 0;
     bool is_swapped = false;
-    std::vector<int32_t> pages;  // in order of position; of a swapped one, those of the host
+    std::vector<int32_t> pages;  // by position; host pages if the sequence is swapped out
   };
   KvStats stats;
-  // Per page, from page 1: "." free, "u" in use, "s" shared, "c" held by the prefix cache alone.
+  // Per page, from page 1: "." free, "u" in use, "s" shared, "c" only in the prefix cache.
   std::string pages;
-  int64_t saved = 0;  // pages that sharing spares
+  int64_t saved = 0;  // pages that sharing saves
   std::vector<Table> tables;
 };
 
 class PageWatch {
  public:
-  // Must be called by the engine, which the view must outlive.
+  // Returns an observer for the engine. This object must outlive the engine.
   KvObserver observer();
-  // When the engine is there.
+  // Call once the engine exists.
   void Begin(const KvStats& kv);
-  // `ticket_of` tells whose an engine's request is.
+  // `ticket_of` maps an engine request to its ticket.
   KvSnapshot Take(const KvStats& kv, const std::function<int64_t(int64_t)>& ticket_of);
 
  private:
@@ -44,7 +44,7 @@ class PageWatch {
   std::map<int64_t, int64_t> requests_;  // by sequence
 };
 
-// `name_of` tells how a ticket's answer is called.
+// `name_of` returns the request id of a ticket; "" is written as null.
 nlohmann::ordered_json KvJson(const KvSnapshot& snapshot,
                               const std::function<std::string(int64_t)>& name_of);
 

@@ -60,7 +60,7 @@ PictureCost CostOfPictures(const ImageProcessor& processor, const std::vector<Re
 
 Status DecodePictures(const ImageProcessor& processor, const DecodingWatch& watch,
                       std::vector<Request>* requests) {
-  std::map<std::string, const VisionInput*> decoded;  // by their files
+  std::map<std::string, const VisionInput*> decoded;  // by the bytes of the file
   for (Request& request : *requests) {
     for (VisionInput& image : request.images) {
       const auto [place, is_new] = decoded.try_emplace(image.undecoded, &image);

@@ -1,4 +1,4 @@
-// What the pictures of a request cost, before and while they are decoded. Any thread.
+// The cost of decoding the images of a request, and the decoding itself. Callable from any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 namespace kuiper {
 
 struct PictureCost {
-  size_t num_bytes = 0;         // of all patches
-  int64_t num_pixels = 0;       // to be decoded; a picture that is there twice counts once
-  int64_t largest_picture = 0;  // pixels
+  size_t num_bytes = 0;         // bytes of all pixel patches
+  int64_t num_pixels = 0;       // pixels to decode; equal files count once
+  int64_t largest_picture = 0;  // pixels of the largest image
 };
 
-// Adds up the cost of all pictures of the requests, which must be measured already.
+// Adds up the cost of all images of the requests. The images must have been measured.
 PictureCost CostOfPictures(const ImageProcessor& processor, const std::vector<Request>& requests);
-// Why the pictures of a request are refused, whatever others do.
+// Returns an error if the images of a request exceed the limits, even when no other request runs.
 std::optional<ApiError> PicturesTooLarge(const PictureCost& cost, const ServerSettings& settings);
-// Decodes one picture after the other. kUnavailable when nobody waits any more.
+// Decodes the images one after the other. kUnavailable if `watch` says that the client has left.
 Status DecodePictures(const ImageProcessor& processor, const DecodingWatch& watch,
                       std::vector<Request>* requests);
-// What is wrong with a picture, said of the field of the body that holds it.
+// Adds the name of the field "messages" to the error of an image.
 Status OfMessages(const Status& status);
 
 }  // namespace kuiper

@@ -1,5 +1,5 @@
-// Where reasoning stands in an answer: clients disagree. Of the settings and of those who write
-// answers.
+// The name of the response field for reasoning, on which clients disagree. Shared by the settings
+// and the response writers.
 #pragma once
 
 namespace kuiper {

@@ -1,17 +1,17 @@
-// Headers of the server's answers.
+// Headers of the server's responses.
 #pragma once
 
 #include "kuiper/server/http_server.h"
 
 namespace kuiper {
 
-// `headers` with those of an answer in JSON.
+// Adds the headers of a JSON response to `headers`.
 inline HttpHeaders JsonHeaders(HttpHeaders headers) {
   headers.emplace_back("Content-Type", "application/json");
   return headers;
 }
 
-// The same with those of a stream of events.
+// Adds the headers of a stream of server-sent events to `headers`.
 inline HttpHeaders EventHeaders(HttpHeaders headers) {
   headers.emplace_back("Content-Type", "text/event-stream");
   headers.emplace_back("Cache-Control", "no-cache");

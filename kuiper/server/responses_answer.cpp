@@ -29,7 +29,7 @@ class ResponsesWriter : public AnswerWriter {
  private:
   enum class Kind { kNone, kReasoning, kMessage, kCall };
 
-  // An event of the stream; they are numbered.
+  // Returns the next numbered event of the stream.
   std::string Event(const std::string& type, const Json& fields);
   Json Response(const char* status, Json output, Json usage, Json incomplete) const;
   std::string ItemId(Kind kind, size_t index) const;
@@ -48,10 +48,10 @@ class ResponsesWriter : public AnswerWriter {
   const AnswerTitle title_;
   const Tokenizer& tokenizer_;
   int64_t num_events_ = 0;
-  Json done_ = Json::array();  // items that are whole
+  Json done_ = Json::array();  // completed items
   Kind open_ = Kind::kNone;
-  std::string text_;         // of the open item
-  size_t num_logprobs_ = 0;  // tokens up to here have been told
+  std::string text_;         // text of the open item
+  size_t num_logprobs_ = 0;  // tokens whose log probabilities have been sent
 };
 
 std::string ResponsesWriter::Event(const std::string& type, const Json& fields) {
@@ -135,7 +135,7 @@ std::string ResponsesWriter::Begin(const AnswerParts&) {
   return out;
 }
 
-// Ends the open item unless it is of this kind, and begins one.
+// Unless the open item is of this kind, ends it and begins a new one.
 std::string ResponsesWriter::Turn(Kind kind, const AnswerParts::Choice& choice) {
   if (kind == open_) return "";
   std::string out;

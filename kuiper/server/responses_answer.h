@@ -1,4 +1,5 @@
-// Answers in OpenAI's newer form, as lists of items: reasoning, a message, calls of tools.
+// Writes responses in the format of OpenAI's Responses API: lists of items (reasoning, a message,
+// tool calls).
 #pragma once
 
 #include <memory>

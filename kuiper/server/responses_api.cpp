@@ -13,7 +13,7 @@
 namespace kuiper {
 namespace {
 
-// A string, or a list of texts of either side and images.
+// Converts a string, or a list of input texts, output texts and images.
 StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
   if (content.IsString()) return content;
   if (!content.IsArray()) return InputError(Param("content") + " is neither a string nor a list");
@@ -31,7 +31,7 @@ StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
   return ContentOf(std::move(parts));
 }
 
-// Calls that follow each other are those of one message.
+// Appends a tool call; consecutive calls belong to one message.
 void AddCall(const JsonNode& item, std::vector<JsonNode>* messages) {
   const JsonNode* arguments = item.Find("arguments");
   JsonNode call = ObjectNode(
@@ -89,7 +89,7 @@ StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   return ListNode(std::move(list));
 }
 
-// What is kept between requests, or happens behind the client's back.
+// Refuses fields that need state between requests or background work.
 Status CheckStateless(JsonNode* body) {
   for (const char* field : {"previous_response_id", "conversation", "prompt", "background"}) {
     if (IsNothing(TakeField(body, field))) continue;
@@ -109,8 +109,8 @@ Status TakeText(JsonNode* body) {
   return CheckRest("text", text);
 }
 
-// A list of words for what the answer shall hold besides. Most are of tools that the server does
-// not have, so that there is nothing to hold.
+// "include" lists extra contents of the response. Most belong to tools that the server does not
+// have, so they add nothing.
 Status TakeInclude(JsonNode* body) {
   constexpr std::string_view kLogprobs = "message.output_text.logprobs";
   constexpr std::string_view kOthers[] = {

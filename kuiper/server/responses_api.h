@@ -1,5 +1,5 @@
-// The bodies of OpenAI's newer form, POST /v1/responses, without anything that is kept between
-// requests: they become bodies of chats.
+// OpenAI's Responses API, POST /v1/responses: converts its bodies to chat bodies. Features that
+// need state between requests are not supported.
 #pragma once
 
 #include "kuiper/base/json.h"
@@ -7,7 +7,7 @@
 
 namespace kuiper {
 
-// kInput names fields by Param; kUnavailable for what needs a store.
+// kInput names fields by Param; kUnavailable for features that need stored state.
 StatusOr<JsonNode> ChatOfResponses(JsonNode body);
 
 }  // namespace kuiper

@@ -18,8 +18,8 @@ ApiError NoSuchModel(const ServedModel& model, const std::string& name) {
   return error;
 }
 
-// Measures one picture, which must be in the body itself: for a client no file is opened and no
-// other host is asked. Returns its tokens.
+// Measures one image and returns its tokens. It must be in the body itself: the server opens no
+// file and contacts no other host for a client.
 StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
                                  PictureReader* pictures) {
   if (part->kind == ContentPart::Kind::kVideo) {
@@ -28,7 +28,7 @@ StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
   }
   if (!IsDataUrl(part->text)) {
     return InputError(Param("messages") + ": " + where +
-                          " is no data: URL; files are not opened and nothing is fetched",
+                          " is not a data: URL; the server opens no files and fetches nothing",
                       "write data:image/png;base64,... with the bytes");
   }
   KU_RETURN_IF_ERROR(OfMessages(pictures->Measure(where, part)));
@@ -36,8 +36,8 @@ StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
   return picture->num_tokens();
 }
 
-// Pictures of a few bytes may become many pixels: their sizes are known before one is decoded, and
-// there are never more than a context takes.
+// Measures all images before one is decoded, because a few bytes may expand to many pixels. Refuses
+// more images than fit in the context.
 Status MeasurePictures(int max_context, std::vector<Message>* messages, PictureReader* pictures) {
   int64_t num_tokens = 0;
   for (size_t i = 0; i < messages->size(); ++i) {
@@ -57,7 +57,7 @@ Status MeasurePictures(int max_context, std::vector<Message>* messages, PictureR
   return OkStatus();
 }
 
-// Prompts of a chat: a template, a memory of answers, and pictures.
+// Builds the prompt of a chat, with the chat template, the answer memory and images.
 StatusOr<Prompt> ChatPrompt(const ServedModel& model, AnswerMemory* memory,
                             ParsedMessages* messages, uint64_t* history) {
   TemplateOptions options = model.OptionsOf(*messages);

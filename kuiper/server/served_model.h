@@ -1,5 +1,5 @@
-// What a server knows of its model, and what becomes of a body before the engine sees it: templates
-// and tokenizing. Changes nothing but the answer memory, so that any thread may prepare requests.
+// The server's description of its model, and the preparation of bodies for the engine: templates
+// and tokenizing. Any thread may prepare requests: only the answer memory changes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace kuiper {
 
 struct ServedModel {
-  std::vector<std::string> names;  // the first one is in the answers
+  std::vector<std::string> names;  // responses contain the first one
   std::string fingerprint;
   int64_t created = 0;
   const Tokenizer* tokenizer = nullptr;
@@ -29,23 +29,23 @@ struct ServedModel {
   Request defaults;                            // of bodies
   int max_output_tokens = 0;                   // 0: as many as the context takes
   int max_context = 0;
-  int max_choices = 0;  // of one body
+  int max_choices = 0;  // per body
   EngineConfig config;
   std::string device;
 
   bool Has(const std::string& name) const;
   std::optional<ToolCallForm> tool_form() const;
-  // Those of a body's prompt. They point to `pictures`.
+  // Returns the template options for the prompt of a body. They point to `pictures`.
   TemplateOptions OptionsOf(const ParsedMessages& messages) const;
 };
 
 struct PreparedRequest {
-  ApiRequest api;                 // its messages are gone, they are in the prompts
-  std::vector<Request> requests;  // their pictures are measured, not decoded
-  int num_image_tokens = 0;       // of all prompts
+  ApiRequest api;                 // without the messages, which the prompts contain
+  std::vector<Request> requests;  // their images are measured, not decoded
+  int num_image_tokens = 0;       // sum over all prompts
   PictureCost pictures = {};
-  std::vector<std::string> echoes;  // of completions that echo: the prompts' texts
-  // The ids of an answer that is verified: the second request runs without pages.
+  std::vector<std::string> echoes;  // texts of the prompts; only for completions with `echo`
+  // The ids of the answer to verify. If set, the last request runs without pages.
   std::optional<std::vector<int32_t>> verified;
   uint64_t history = 0;  // key of the conversation in the answer memory; chats only
 };
@@ -55,11 +55,10 @@ using PreparedOr = std::variant<PreparedRequest, ApiError>;
 // `memory` may be null.
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
 
-// The requests for the engine; those that are kept have no pictures.
+// Returns the requests for the engine. `prepared` keeps copies without the images.
 std::vector<Request> TakeRequests(PreparedRequest* prepared);
 
-// The prompt of a body with messages, without an answer: as text, and as ids with those of
-// pictures.
+// Return the prompt for a body's messages: as text, and as ids including the image placeholders.
 StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model, const ParsedMessages& messages);
 StatusOr<std::vector<int32_t>> EncodeBody(const ServedModel& model, ParsedMessages messages);
 

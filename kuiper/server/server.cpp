@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Pictures take seconds where a prompt takes milliseconds: they have workers of their own.
+// Images take seconds, prompts take milliseconds: images have their own workers.
 constexpr int kNumWorkers = 2, kNumDecoders = 2;
 
 }  // namespace
@@ -87,7 +87,7 @@ const std::vector<Server::Route>& Server::Routes() {
   const auto get = [](const char* path, Answer answer) {
     return Route{"GET", path, nullptr, nullptr, answer};
   };
-  const auto open = [](const char* path, Answer answer) {  // for everybody, at any time
+  const auto open = [](const char* path, Answer answer) {  // needs neither a key nor the model
     return Route{"GET", path, nullptr, nullptr, answer, false, false};
   };
   static const std::vector<Route> routes = {
@@ -138,7 +138,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
-  if (path == "*") allowed = "GET, HEAD, POST";  // OPTIONS of the server as a whole
+  if (path == "*") allowed = "GET, HEAD, POST";  // "OPTIONS *": the server as a whole
   if (allowed.empty()) {
     Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
   } else if (ask->request.method == "OPTIONS") {
@@ -215,7 +215,7 @@ void Server::OnTick() {
   if (Clock::now() - *drain_begin_ > settings_.drain_timeout) {
     sessions_.EndAll(MakeError(503, "draining", "the server is shutting down"));
   }
-  // The connections close when their answers are written.
+  // Connections close once their responses are written.
   const bool is_late =
       Clock::now() - *drain_begin_ > settings_.drain_timeout + std::chrono::seconds(5);
   if (sessions_.empty() && (http_.num_connections() == 0 || is_late)) http_.Stop();

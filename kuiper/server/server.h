@@ -1,5 +1,5 @@
-// The server: which request goes where, who may ask, and what is answered while the model loads and
-// while the last answers end. Runs on the thread of the network; the engine has its own.
+// The server: routes requests, controls access, and answers while the model loads and while the
+// server drains. Runs on the network thread; the engine has its own.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,18 @@ class Server : public HttpHandler {
  public:
   Server(HttpServer& http, const ServerSettings& settings);
 
-  // Serves on the calling thread until everything has drained; then the engine's loop is stopped.
+  // Serves on the calling thread until the server has drained, then stops the engine loop.
   void Run();
 
-  // Any thread: how much of the model is loaded, of 1.
+  // Any thread: reports the loaded share of the model, in [0, 1].
   void Loading(double share);
-  // Any thread. The model is there; the others must outlive the server's run. `view` may be null.
+  // Any thread. Call once the model is loaded. `loop` and `view` must outlive Run. `view` may be
+  // null.
   void Open(ServedModel model, EngineLoop& loop, PageWatch* view);
-  // Any thread: no more requests are taken; Run returns when the last answer has ended, or the time
-  // for it is over.
+  // Any thread: accepts no more requests. Run returns when the last response has ended, or after
+  // the drain timeout.
   void Drain();
-  // What the engine's loop delivers.
+  // Returns the callback through which the engine loop delivers events.
   EngineLoop::Deliver deliver();
 
   void OnRequest(int64_t exchange, HttpRequest request) override;
@@ -42,25 +43,25 @@ class Server : public HttpHandler {
   struct Ask {
     int64_t exchange = 0;
     HttpRequest request;
-    std::string id;       // of the request
-    HttpHeaders headers;  // of the answer
-    std::string model;    // of GET /v1/models/NAME
+    std::string id;       // request id
+    HttpHeaders headers;  // headers of the response
+    std::string model;    // NAME in GET /v1/models/NAME
     ErrorForm* error = ErrorJson;
   };
-  // Answered in one of three ways.
+  // One of `form`, `compute` and `answer` is set and answers the request.
   struct Route {
     const char* method = "";
     const char* path = "";                             // without /v1
-    const ApiForm* form = nullptr;                     // by the model
-    Computation compute = nullptr;                     // by a function of the body, on a worker
-    void (Server::*answer)(const Ask& ask) = nullptr;  // at once
+    const ApiForm* form = nullptr;                     // the model generates
+    Computation compute = nullptr;                     // a worker computes it from the body
+    void (Server::*answer)(const Ask& ask) = nullptr;  // answered at once
     bool needs_key = true;
     bool needs_model = true;
     ErrorForm* error = ErrorJson;
   };
   static const std::vector<Route>& Routes();
 
-  // The route of the request; null, and the answer is given, when there is none for it.
+  // Returns the route of the request. If there is none, answers with an error and returns null.
   const Route* FindRoute(Ask* ask);
   bool MayAsk(const Ask& ask, const Route& route);
 
@@ -75,7 +76,7 @@ class Server : public HttpHandler {
   void GetMetrics(const Ask& ask);
   void WatchKv(const Ask& ask);
 
-  // Answers with what `compute` says of the body, on a worker.
+  // Computes the response from the body on a worker.
   void Compute(Ask ask, Computation compute);
   void Reply(const Ask& ask, int status, const nlohmann::ordered_json& body);
   void Refuse(const Ask& ask, const ApiError& error);
@@ -83,19 +84,19 @@ class Server : public HttpHandler {
   HttpServer& http_;
   const ServerSettings settings_;
   Metrics metrics_;
-  std::optional<ServedModel> model_;  // absent: it loads
+  std::optional<ServedModel> model_;  // absent while it loads
   AnswerSessions sessions_;
   KvWatchers watchers_;
   ServiceManager service_;
   std::optional<Clock::time_point> drain_begin_;
-  std::mutex ending_;  // of the next two
+  std::mutex ending_;  // guards the next two members
   bool has_ended_ = false;
-  EngineLoop* stopped_loop_ = nullptr;  // that ends with the run
+  EngineLoop* stopped_loop_ = nullptr;  // the loop to stop when Run ends
   std::string id_prefix_;
   int64_t next_id_ = 1;
-  int num_computing_ = 0;  // bodies that workers have, beside those of sessions
+  int num_computing_ = 0;  // bodies that workers process, without those of sessions
   MemoryBudget computing_;
-  WorkerPool workers_, decoders_;  // last: their jobs use what is above
+  WorkerPool workers_, decoders_;  // last, because their jobs use the members above
 };
 
 }  // namespace kuiper

@@ -15,7 +15,7 @@
 namespace kuiper {
 namespace {
 
-// Until the next hundredth of the model is loaded.
+// Time to load the next percent of the model.
 constexpr std::chrono::microseconds kLoadingPatience = std::chrono::minutes(2);
 constexpr std::chrono::microseconds kEndPatience = std::chrono::seconds(10);
 constexpr std::chrono::seconds kStatusInterval{1};
@@ -25,7 +25,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// A datagram socket that is connected to the path, "@name" for an abstract one; -1 and errno.
+// Returns a datagram socket connected to the path ("@name" = abstract socket), or -1 and errno.
 int Connect(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -35,7 +35,7 @@ int Connect(const std::string& path) {
   }
   std::copy(path.begin(), path.end(), address.sun_path);
   if (path[0] == '@') address.sun_path[0] = '\0';
-  // The name of an abstract socket is as long as the address says, and ends with no zero.
+  // The address size gives the length of an abstract name, which has no terminating zero.
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
                                            (path[0] == '@' ? 0 : 1));
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -65,7 +65,7 @@ ServiceManager::ServiceManager(HttpServer& http, const ServiceSettings& settings
   if (settings.notify_socket.empty()) return;
   fd_ = Connect(settings.notify_socket);
   if (fd_ >= 0) return;
-  LogWarning("the service manager is told nothing: NOTIFY_SOCKET is " + settings.notify_socket +
+  LogWarning("cannot notify the service manager: NOTIFY_SOCKET is " + settings.notify_socket +
              ": " + std::strerror(errno));
 }
 
@@ -132,7 +132,7 @@ void ServiceManager::Flush() {
   for (const auto& [name, value] : unsent_) text.append(name).append("=").append(value) += '\n';
   const ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
   const bool is_full = sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR);
-  if (!is_full) unsent_.clear();  // a manager that is gone hears nothing
+  if (!is_full) unsent_.clear();  // drop the lines also if the manager is gone
 }
 
 }  // namespace kuiper

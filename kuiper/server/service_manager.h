@@ -1,6 +1,5 @@
-// What the service manager that started the process is told, in the form of systemd (sd_notify(3)):
-// datagrams to the socket that $NOTIFY_SOCKET names. Used on the thread of the network; never
-// waits.
+// Reports the server's state to the service manager in systemd's format (sd_notify(3)): datagrams
+// to the socket that $NOTIFY_SOCKET names. Used on the network thread; never blocks.
 #pragma once
 
 #include <cstdint>
@@ -15,42 +14,42 @@
 
 namespace kuiper {
 
-// As $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID say.
+// Reads $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID.
 ServiceSettings ServiceOfEnvironment();
 
 class ServiceManager {
  public:
-  // Tells nothing without a socket. `http` must outlive it.
+  // Without a socket, sends nothing. `http` must outlive this object.
   ServiceManager(HttpServer& http, const ServiceSettings& settings);
   ~ServiceManager();
   ServiceManager(const ServiceManager&) = delete;
 
-  // How much of the model is loaded, of 1. While it grows, starting may take longer.
+  // Reports the loaded share of the model, in [0, 1]. Progress extends the start timeout.
   void OnLoading(double share);
-  // From here on the watchdog hears of the engine's thread, as long as that takes its mail. The
-  // loop must outlive what is told.
+  // Starts watchdog messages, which are sent only while the engine thread reads its queue. `loop`
+  // must outlive this object.
   void OnReady(EngineLoop& loop);
-  // Answers have this long to end.
+  // Responses have `timeout` to end.
   void OnStopping(std::chrono::milliseconds timeout);
   void OnTick(int num_running, int num_waiting);
 
  private:
-  // A line of the next datagram, in place of an older one of this name. What cannot be sent now is
-  // sent at the next tick.
+  // Sets a line of the next datagram; replaces an unsent line of this name. Lines that cannot be
+  // sent now are sent at the next tick.
   void Add(const std::string& name, const std::string& value);
   void Flush();
   void AskEngine();
 
   HttpServer& http_;
   const std::chrono::microseconds watchdog_;
-  int fd_ = -1;  // connected
+  int fd_ = -1;  // connected socket, or -1
   EngineLoop* loop_ = nullptr;
   std::string state_ = "loading";
-  std::string status_;  // what was told last
+  std::string status_;  // the last status sent
   std::map<std::string, std::string> unsent_;
-  Clock::time_point told_;       // when the status was
-  Clock::time_point next_sign_;  // of life
-  bool is_asked_ = false;        // the engine has not answered yet
+  Clock::time_point told_;       // when status_ was sent
+  Clock::time_point next_sign_;  // when to check the engine thread next
+  bool is_asked_ = false;        // the engine thread has not replied yet
   int percent_ = -1;
 };
 

@@ -15,7 +15,7 @@
 namespace kuiper {
 namespace {
 
-// Puts `value` into chat_template_kwargs, unless the body has it there.
+// Sets `key` in chat_template_kwargs unless the body sets it there.
 void SetTemplateField(JsonNode* body, const char* key, JsonNode value) {
   JsonNode kwargs = TakeField(body, "chat_template_kwargs");
   if (kwargs.IsNull()) kwargs.type = JsonNode::Type::kObject;
@@ -26,7 +26,7 @@ void SetTemplateField(JsonNode* body, const char* key, JsonNode value) {
   SetField(body, "chat_template_kwargs", std::move(kwargs));
 }
 
-// Whether the model shall think, as several fields may say it; they must agree.
+// Whether the model shall think. Several fields may set it; they must agree.
 class ThinkingChoice {
  public:
   Status Set(const std::string& field, bool think) {
@@ -44,7 +44,7 @@ class ThinkingChoice {
   std::string field_;
 };
 
-// `name`: where the budget was found.
+// `name`: the field that contains the budget.
 Status SetBudget(const std::string& name, JsonNode budget, JsonNode* body) {
   if (budget.IsNull()) return OkStatus();
   const JsonNode* usual = GivenField(*body, "reasoning_budget");
@@ -56,7 +56,7 @@ Status SetBudget(const std::string& name, JsonNode budget, JsonNode* body) {
   return OkStatus();
 }
 
-// One of the words for how much effort a model shall make, or null.
+// Checks that `effort` is a known effort level or null.
 Status CheckEffort(const char* field, const JsonNode& effort) {
   constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
                                            "high", "xhigh",   "max"};
@@ -83,7 +83,7 @@ Status TakeThinkingObject(JsonNode* body, ThinkingChoice* choice) {
     return InputError(Param("thinking.type") + " is not enabled, disabled, adaptive or auto");
   }
   if (!is_open) KU_RETURN_IF_ERROR(choice->Set("thinking", type == "enabled"));
-  // What else is in it says how the reasoning is shown.
+  // The other fields only control how the reasoning is shown; ignore them.
   return SetBudget("thinking.budget_tokens", TakeField(&thinking, "budget_tokens"), body);
 }
 
@@ -114,7 +114,7 @@ Status TakeReasoningObject(JsonNode* body, bool* shows_reasoning, ThinkingChoice
   return CheckRest("reasoning", reasoning);
 }
 
-// Anthropic's object. The format that it may ask for is that of response_format.
+// Anthropic's object. Its format becomes response_format.
 Status TakeOutputConfig(JsonNode* body, ThinkingChoice* choice) {
   JsonNode output = TakeField(body, "output_config");
   if (output.IsNull()) return OkStatus();

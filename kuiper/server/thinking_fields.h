@@ -1,4 +1,4 @@
-// How other interfaces say whether and how long a model shall think.
+// The fields of other APIs that control whether and how long a model thinks.
 #pragma once
 
 #include "kuiper/base/json.h"
@@ -6,10 +6,9 @@
 
 namespace kuiper {
 
-// Takes all such fields out of a body and leaves what they say in chat_template_kwargs and
-// reasoning_budget, and the format that output_config asks for in response_format.
-// `shows_reasoning` stays unless a field says that reasoning is not told. kInput, also where two
-// fields contradict each other.
+// Replaces all such fields of a body by chat_template_kwargs and reasoning_budget. Moves the format
+// of output_config to response_format. Sets `shows_reasoning` to false if a field hides reasoning.
+// kInput, also if two fields contradict each other.
 Status TakeThinking(JsonNode* body, bool* shows_reasoning);
 
 }  // namespace kuiper

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Bytes that are no text are told apart, as OpenAI writes them: they are keys.
+// Escapes invalid UTF-8 as OpenAI does, so that different bytes stay different keys.
 std::string TextOf(std::string_view bytes) {
   if (IsValidUtf8(bytes)) return std::string(bytes);
   std::string text = "bytes:";
@@ -24,7 +24,7 @@ std::string TextOf(std::string_view bytes) {
   return text;
 }
 
-// With the bytes as numbers, which the text may not show.
+// Includes the bytes as numbers, because the text may not show them exactly.
 Json LogprobEntry(const Tokenizer& tokenizer, int32_t id, float logprob) {
   const std::string_view bytes = tokenizer.Bytes(id);
   Json numbers = Json::array();
@@ -84,7 +84,7 @@ Json LogprobLists::Next(std::span<const TokenPart> tokens) {
     lists["token_logprobs"].push_back(of.chosen);
     Json top = Json::object();
     const size_t num_top = std::min<size_t>(of.top.size(), num_top_);
-    // Of tokens with one text the likeliest.
+    // If several tokens have the same text, the likeliest wins.
     for (size_t i = 0; i < num_top; ++i) {
       top.emplace(TextOf(tokenizer_->Bytes(of.top[i].first)), of.top[i].second);
     }

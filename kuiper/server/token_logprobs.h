@@ -1,5 +1,4 @@
-// Log probabilities as completions tell them, of prompts and of answers: OpenAI's object of lists,
-// and what vLLM calls prompt_logprobs.
+// Log probabilities of prompts and answers in OpenAI's formats, and vLLM's prompt_logprobs.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,15 @@
 
 namespace kuiper {
 
-// The tokens of a prompt; nothing is known of the first one.
+// Returns the tokens of a prompt; the first one has no log probability.
 std::vector<TokenPart> PromptParts(std::span<const int32_t> prompt,
                                    std::span<const TokenLogprobs> logprobs);
 
-// The lists of one choice, piece by piece: places in the text go on.
+// Writes OpenAI's lists for one choice of a completion, piece by piece; text offsets continue.
 class LogprobLists {
  public:
-  // At most so many alternatives beside the token itself. `tokenizer` must outlive it.
+  // Lists at most `num_top` alternatives besides the token itself. `tokenizer` must outlive this
+  // object.
   LogprobLists(const Tokenizer& tokenizer, int num_top)
       : tokenizer_(&tokenizer), num_top_(num_top), text_(tokenizer) {}
 
@@ -33,12 +33,12 @@ class LogprobLists {
   int64_t num_characters_ = 0;
 };
 
-// A list with an object per token, as chats and responses tell them: token, logprob, bytes and
-// top_logprobs of at most `num_top` alternatives.
+// Returns the format of chats and responses, a list with an object per token: token, logprob, bytes
+// and top_logprobs of at most `num_top` alternatives.
 nlohmann::ordered_json LogprobEntries(const Tokenizer& tokenizer, std::span<const TokenPart> tokens,
                                       int num_top);
 
-// A list with null and then an object per token: id -> logprob, rank and decoded_token.
+// Returns null and then an object per token: id -> logprob, rank and decoded_token.
 nlohmann::ordered_json PromptLogprobsJson(const Tokenizer& tokenizer, const Request& request,
                                           std::span<const TokenLogprobs> logprobs, int num_top);
 

@@ -14,14 +14,14 @@ namespace {
 
 constexpr char kNoForcedCalls[] = "there is no constrained decoding; \"auto\" and \"none\" are";
 
-// Whether a tool is a function of the client; others would be the server's work.
+// True if the client executes the tool. The server would have to execute any other tool.
 bool IsFunction(const JsonNode& tool) {
   const JsonNode* type = tool.Find("type");
   return !tool.IsObject() || type == nullptr || type->IsNull() ||
          TextOfField(tool, "type") == "function";
 }
 
-// Takes the tools out that are no functions. Agents offer such tools to every server.
+// Removes the tools that are not functions. Agents offer such tools to every server.
 void DropForeignTools(JsonNode* tools, std::vector<std::string>* dropped) {
   std::erase_if(tools->items, [&](const JsonNode& tool) {
     if (IsFunction(tool)) return false;
@@ -30,14 +30,14 @@ void DropForeignTools(JsonNode* tools, std::vector<std::string>* dropped) {
   });
 }
 
-// The name in {"type": "function", "function": {"name": ...}}, or in the function alone.
+// Returns the name in {"type": "function", "function": {"name": ...}} or in a bare function.
 std::string FunctionName(const JsonNode& tool) {
   const JsonNode* function = tool.Find("function");
   return TextOfField(function == nullptr ? tool : *function, "name");
 }
 
-// {"type": "allowed_tools", "mode": "auto", "tools": [...]}, the latter two also in an object
-// "allowed_tools": the model sees these tools only.
+// Keeps only the listed tools. `choice` is {"type": "allowed_tools", "mode": "auto", "tools":
+// [...]}; "mode" and "tools" may also be in an object "allowed_tools".
 Status KeepAllowedTools(const JsonNode& choice, JsonNode* tools) {
   const JsonNode* nested = choice.Find("allowed_tools");
   const JsonNode& allowed = nested == nullptr ? choice : *nested;
@@ -63,7 +63,7 @@ Status KeepAllowedTools(const JsonNode& choice, JsonNode* tools) {
   return OkStatus();
 }
 
-// "auto" where there is none, as a word or as the type of an object.
+// Returns the word or the object's type; "auto" if there is neither.
 StatusOr<std::string> WordOfChoice(const JsonNode& choice) {
   const std::string word = choice.IsObject() ? TextOfField(choice, "type") : choice.text;
   for (const char* known : {"auto", "none", "allowed_tools"}) {

@@ -1,4 +1,4 @@
-// The tools of a body, and which of them the model may call.
+// Selects the tools of a body that the model may call.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace kuiper {
 
-// Applies `tool_choice` to `tools` of a chat's body: afterwards the body has no tool_choice, and
-// `tools` holds the functions that the model may call, or is absent. The types of tools that are no
-// functions are appended to `dropped`: agents offer them to every server. kUnavailable for calls
-// that are forced, kInput for what is malformed.
+// Applies and removes `tool_choice` of a chat body: afterwards `tools` holds the functions that the
+// model may call, or is absent. Non-function tools, which agents offer to every server, are
+// removed; their types are appended to `dropped`. kUnavailable for forced calls; kInput for
+// malformed fields.
 Status ChooseTools(JsonNode* body, std::vector<std::string>* dropped);
 
-// The value of the header Warning (RFC 7234, 5.5) that names tools of these types, which were
-// dropped. Bytes that a header cannot have become '?'.
+// Returns the value of the Warning header (RFC 7234, 5.5) for dropped tools of these types. Bytes
+// that are invalid in a header become '?'.
 std::string DroppedToolsWarning(const std::vector<std::string>& types);
 
 }  // namespace kuiper

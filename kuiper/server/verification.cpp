@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The ids of the answer, and of its prompt where they are told.
+// The ids of the answer, and of its prompt if the body has them.
 struct ToldIds {
   std::vector<int32_t> answer, prompt;
 };
@@ -56,7 +56,7 @@ class VerificationWriter : public AnswerWriter {
 
   Json Whole(const AnswerParts& parts) const override;
 
-  // It is never a stream.
+  // Verifications are never streamed.
   std::string Begin(const AnswerParts&) override { return ""; }
   std::string OnDelta(const AnswerDelta&, const AnswerParts&) override { return ""; }
   std::string End(const AnswerParts&) override { return ""; }
@@ -72,7 +72,7 @@ Json VerificationWriter::Whole(const AnswerParts& parts) const {
   const Completion& contiguous = *parts.choices().at(1).completion;
   Completion told;
   told.tokens = told_;
-  // Rows of logits are compared by their digests alone.
+  // Logits are compared by their digests.
   const auto of_runs = FirstDifference({"paged", paged}, {"contiguous", contiguous}, 0);
   auto first = FirstDifference({"in the answer", told}, {"now", paged}, 0);
   if (of_runs.has_value() && (!first.has_value() || of_runs->token <= first->token)) {

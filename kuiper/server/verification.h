@@ -1,5 +1,5 @@
-// POST /kuiper/verify: an answer runs again twice, as the server answers and without pages, and its
-// ids and the bits of all logits are compared. The body is that of the answer, with its ids.
+// POST /kuiper/verify: generates an answer again twice, with the paged KV cache and without pages.
+// Compares the ids, and the logits bit by bit. The body is the original request plus the ids.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace kuiper {
 
-// `memory` may be null. The prepared requests are the run with pages and the one without.
+// `memory` may be null. Prepares two requests: the paged run, then the one without pages.
 PreparedOr PrepareVerification(const ServedModel& model, AnswerMemory* memory, JsonNode body);
 
 // {"object": "kuiper.verification", "identical", "message", ...}

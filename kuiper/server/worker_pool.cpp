@@ -30,7 +30,7 @@ int64_t WorkerPool::Add(std::function<void()> job, int64_t weight) {
 }
 
 bool WorkerPool::Forget(int64_t job) {
-  Job forgotten;  // destroyed when others can go on
+  Job forgotten;  // destroyed after the lock is released
   {
     const std::lock_guard lock(mutex_);
     const auto place = std::find_if(jobs_.begin(), jobs_.end(),
@@ -39,7 +39,7 @@ bool WorkerPool::Forget(int64_t job) {
     forgotten = std::move(*place);
     jobs_.erase(place);
   }
-  wake_.notify_all();  // the next one may be lighter
+  wake_.notify_all();  // the next job may be lighter
   return true;
 }
 
@@ -52,7 +52,7 @@ void WorkerPool::Work() {
     jobs_.pop_front();
     room_ -= job.weight;
     lock.unlock();
-    wake_.notify_one();  // there may be room for one more
+    wake_.notify_one();  // another job may fit
     job.run();
     job.run = nullptr;
     lock.lock();

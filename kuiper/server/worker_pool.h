@@ -1,5 +1,5 @@
-// A few threads for what takes too long for the thread of the network: reading large bodies, chat
-// templates, tokenizing, decoding pictures. Jobs begin in the order in which they come.
+// A thread pool for work that would block the network thread: parsing large bodies, chat templates,
+// tokenizing, decoding images. Jobs begin in the order in which they were added.
 #pragma once
 
 #include <condition_variable>
@@ -14,16 +14,16 @@ namespace kuiper {
 
 class WorkerPool {
  public:
-  // The weights of the jobs that run at one time are at most `capacity` together.
+  // The sum of the running jobs' weights is at most `capacity`.
   explicit WorkerPool(int num_threads, int64_t capacity = INT64_MAX);
-  // Jobs that have not begun are forgotten.
+  // Drops the jobs that have not begun; waits for the others.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
 
-  // Returns the job's number. It begins when it is its turn and its weight, which is not above the
-  // capacity, has room.
+  // Returns the job's number. The job begins when it is first in the queue and its weight fits.
+  // `weight` must not exceed the capacity.
   int64_t Add(std::function<void()> job, int64_t weight = 0);
-  // The job leaves the queue. False: it has begun, or ended.
+  // Removes the job from the queue. Returns false if it has begun or ended.
   bool Forget(int64_t job);
 
  private:
@@ -37,7 +37,7 @@ class WorkerPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Job> jobs_;
-  int64_t room_;  // for the weights of more jobs
+  int64_t room_;  // capacity minus the weights of running jobs
   int64_t next_number_ = 1;
   bool stopped_ = false;
   std::vector<std::thread> threads_;

@@ -16,14 +16,14 @@
 namespace kuiper {
 namespace {
 
-constexpr size_t kMaxKept = 10000;  // batches that can be sent again
+constexpr size_t kMaxKept = 10000;  // batches kept for replay
 constexpr size_t kMaxKeptBytes = 64 << 20;
-// Messages for one peer that is slow, who loses what comes beyond: all that is kept, and its end.
+// Maximum unsent messages per slow peer: enough for a whole replay and its end. More are dropped.
 constexpr int kMaxUnsent = 2 * kMaxKept;
-constexpr int64_t kMaxRequestBytes = 1024;  // of who wants something again
+constexpr int64_t kMaxRequestBytes = 1024;  // size limit of a replay request
 constexpr int kLingerMs = 500;
 constexpr uint64_t kEndOfReplay = ~uint64_t{0};
-// What happens so soon after an event goes into the same batch.
+// Events within this time after a batch's first event join the batch.
 constexpr std::chrono::milliseconds kGather{2};
 
 std::string BigEndian(uint64_t number) {
@@ -43,7 +43,7 @@ double SecondsSince1970() {
   return std::chrono::duration<double>(now).count();
 }
 
-// A message of several parts; a peer that takes no more loses it.
+// Sends a multipart message; it is dropped if the peer's queue is full.
 void SendParts(void* socket, std::initializer_list<const std::string*> parts) {
   size_t left = parts.size();
   for (const std::string* part : parts) {
@@ -128,7 +128,7 @@ class ZmqPublisher final : public KvPublisher {
                   "endpoints are like tcp://*:5557");
   }
 
-  // On the engine's thread.
+  // Called on the engine thread.
   void Take(PrefixEvent event) {
     {
       const std::lock_guard lock(mutex_);
@@ -172,7 +172,7 @@ class ZmqPublisher final : public KvPublisher {
     }
     if (events.empty()) return;
     kept_.emplace_back(next_number_++, KvEventBatch(events, SecondsSince1970(), settings_.form));
-    // A number that nobody gets tells that something is missing.
+    // Events were dropped: skip a sequence number so that subscribers see a gap.
     if (has_lost) ++next_number_;
     kept_bytes_ += kept_.back().second.size();
     while (kept_.size() > kMaxKept || (kept_bytes_ > kMaxKeptBytes && kept_.size() > 1)) {
@@ -183,7 +183,7 @@ class ZmqPublisher final : public KvPublisher {
     SendParts(publish_, {&settings_.topic, &number, &kept_.back().second});
   }
 
-  // A request is the client's name, nothing, and the first number that it wants.
+  // A request has three parts: the client's name, an empty part, the first sequence number wanted.
   void Replay(const std::vector<std::string>& request) {
     if (request.size() != 3 || request[2].size() != sizeof(uint64_t)) return;
     const uint64_t first = FromBigEndian(request[2]);
@@ -206,7 +206,7 @@ class ZmqPublisher final : public KvPublisher {
   std::vector<PrefixEvent> pending_;
   bool has_lost_ = false;
   std::atomic<bool> is_over_ = false;
-  // Of the publisher's thread.
+  // Used only by the publisher's thread.
   uint64_t next_number_ = 0;
   std::deque<std::pair<uint64_t, std::string>> kept_;
   size_t kept_bytes_ = 0;

@@ -18,7 +18,7 @@ constexpr char kRequests[] =
     "{\"custom_id\": \"b\", \"prompt\": \"B\"}\n"
     "{\"custom_id\": \"c\", \"prompt\": \"C\"}\n";
 
-// An answer of the run with fingerprint "fp", and one that is an error.
+// Answer lines of a run with fingerprint "fp": a normal one, and an error.
 std::string Answer(int64_t number, const std::string& custom_id) {
   BatchLine line;
   line.number = number;
@@ -37,7 +37,7 @@ std::string Error(int64_t number, const std::string& custom_id) {
   return BatchErrorLine(line, Status(StatusCode::kInput, "no"), BareName);
 }
 
-// A run that is started again on `text` as its output.
+// The result of resuming a run whose output contains `text`.
 struct Resumed {
   explicit Resumed(const std::string& text)
       : requests(kRequests),

@@ -49,7 +49,7 @@ TEST(ChatRequest, ParametersReplaceTheDefaults) {
   EXPECT_EQ(automatic->request.reasoning_budget, kAutoReasoningBudget);
 }
 
-// As their senders mean them: vLLM's -1 is off, and a negative seed asks for another one each time.
+// vLLM's -1 switches a limit off; a negative seed asks for a random one.
 TEST(ChatRequest, NegativeNumbersSwitchOffAndDraw) {
   const auto request = Parse(R"({"prompt": "p", "top_k": -1, "seed": -7})", {});
   ASSERT_TRUE(request.ok()) << request.status().message();
@@ -73,8 +73,10 @@ TEST(ChatRequest, BiasesAndEndsOfTokens) {
   EXPECT_EQ(Parse(R"({"prompt": "p"})", defaults)->request.logit_bias, defaults.logit_bias);
   EXPECT_TRUE(Parse(R"({"prompt": "p", "logit_bias": {}})", defaults)->request.logit_bias.empty());
   EXPECT_EQ(Error(R"("logit_bias": [1])"), "body.logit_bias is not an object");
-  EXPECT_EQ(Error(R"("logit_bias": {"1": "2"})"), "body.logit_bias is not of ids and numbers");
-  EXPECT_EQ(Error(R"("logit_bias": {"1:2,3": 2})"), "body.logit_bias is not of ids and numbers");
+  EXPECT_EQ(Error(R"("logit_bias": {"1": "2"})"),
+            "body.logit_bias does not map token ids to numbers");
+  EXPECT_EQ(Error(R"("logit_bias": {"1:2,3": 2})"),
+            "body.logit_bias does not map token ids to numbers");
   EXPECT_EQ(Error(R"("logit_bias": {"a": 2})"), "body.logit_bias: 'a' is not a whole number");
   EXPECT_EQ(Error(R"("logit_bias": {"1": -100.5})"),
             "body.logit_bias: -100.5 is out of range (must be from -100 to 100)");

@@ -51,7 +51,7 @@ TEST(ConversationFile, KeepsPicturesByPathAndDigest) {
   Conversation saved;
   saved.AddUser("Which?", {image, video});
   TempFile file("");
-  // Twice: what was read from a file is written as it stands in the conversation.
+  // Twice: a conversation that was loaded from a file must be saved unchanged.
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
     const auto loaded = LoadConversation(file.path(), nullptr);

@@ -23,7 +23,7 @@ TEST(Parameters, EachStandsOnceAndIsFoundByBothNames) {
   EXPECT_EQ(FindParameter(""), nullptr);
 }
 
-// Each row changes its own variable and no other.
+// Each parameter changes only its own variable.
 TEST(Parameters, EachHasAVariableOfItsOwn) {
   for (const Parameter& parameter : Parameters()) {
     Request request;
@@ -41,7 +41,7 @@ TEST(Parameters, EachHasAVariableOfItsOwn) {
   }
 }
 
-// What a range allows, the engine takes; what people may not write, the range refuses.
+// The engine accepts all values in a range; the range refuses all others.
 TEST(Parameters, TheEngineTakesWhatTheRangesAllow) {
   constexpr int kVocab = 1000;
   for (const Parameter& parameter : Parameters()) {

@@ -27,7 +27,7 @@ class PictureReaderTest : public testing::Test {
     reader_.emplace(*processor, VisionTokens{1, 2, 3, 4});
   }
 
-  // A file of the project's pictures under another name.
+  // Copies one of the repository's images to another name.
   std::string Copy(const std::string& from, const std::string& to) const {
     fs::copy_file(test::Source("test/data/images/" + from), folder_ / to,
                   fs::copy_options::overwrite_existing);
@@ -68,7 +68,7 @@ TEST_F(PictureReaderTest, PathsBecomeAbsoluteAndGetTheDigestOfTheirFile) {
 TEST_F(PictureReaderTest, AChangedFileIsAnErrorThatNamesIt) {
   ContentPart part = Image(Copy("00-rgb.jpg", "a.jpg"));
   ASSERT_TRUE(reader_->Read("", "x", &part).ok());
-  // What is known already is not read again.
+  // A known file is not read again.
   fs::remove(part.text);
   EXPECT_TRUE(reader_->Read("", "x", &part).ok());
   reader_->KeepOnly({});

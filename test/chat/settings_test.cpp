@@ -10,7 +10,7 @@
 namespace kuiper {
 namespace {
 
-// ApplySettings where the overflow does not matter.
+// ApplySettings for tests that ignore the overflow setting.
 Status Apply(const std::string& assignments, Request* request) {
   bool drop_oldest = false;
   return ApplySettings(assignments, request, &drop_oldest);
@@ -78,11 +78,12 @@ TEST(ChatSettings, NamesOfLlamaCppAndOllama) {
   ASSERT_TRUE(Apply("parameter n_predict -1", &g).ok());
   EXPECT_EQ(g.max_new_tokens, INT32_MAX);
   EXPECT_NE(DescribeSettings(g, true).find("max_tokens=-1"), std::string::npos);
-  const std::pair<const char*, const char*> elsewhere[] = {{"num_ctx=4096", "max_context"},
-                                                           {"parameter num_gpu 99", "device"},
-                                                           {"num_thread 4", "threads"},
-                                                           {"mirostat=2", "no such sampler"},
-                                                           {"repeat_last_n=64", "penalties"}};
+  const std::pair<const char*, const char*> elsewhere[] = {
+      {"num_ctx=4096", "max_context"},
+      {"parameter num_gpu 99", "device"},
+      {"num_thread 4", "threads"},
+      {"mirostat=2", "this sampler is not supported"},
+      {"repeat_last_n=64", "penalties"}};
   for (const auto& [words, hint] : elsewhere) {
     const Status status = Apply(words, &g);
     EXPECT_NE(status.message().find("there is no such parameter"), std::string::npos) << words;

@@ -1,4 +1,4 @@
-// A text with tool calls, given to the parser in pieces; of its tests and its fuzz target.
+// Feeds a text with tool calls to the parser in pieces; for its tests and its fuzz target.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace kuiper::test {
 
-// All that the parser finds. The function f has a parameter s that takes a string,
-// and o that takes null as well.
+// Returns all that the parser finds. The function f has a string parameter s, and a parameter o
+// that also takes null.
 inline ToolCallParser::Delta ParseCalls(ToolCallForm::Kind kind,
                                         const std::vector<std::string_view>& pieces) {
   ToolCallParser parser({.kind = kind},

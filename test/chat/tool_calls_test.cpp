@@ -10,7 +10,7 @@ namespace {
 using Calls = std::vector<ParsedToolCall>;
 constexpr ToolCallForm::Kind kHermes = ToolCallForm::Kind::kHermes, kXml = ToolCallForm::Kind::kXml;
 
-// Parses the text whole, byte by byte, and cut in two in every place.
+// Parses the text whole, byte by byte, and cut in two at every position.
 void Expect(ToolCallForm::Kind kind, const std::string& text, const std::string& rest,
             const Calls& calls) {
   std::vector<std::vector<std::string_view>> ways = {{text}, {}};
@@ -65,11 +65,11 @@ TEST(ToolCalls, WhatIsNoCallStaysText) {
     Expect(kHermes, "a " + Call(block) + "\n" + good, "a " + Call(block), {{"f", "{}"}});
     Expect(kHermes, Call(block), Call(block), {});
   }
-  // Cut by the limit of tokens: nothing is lost.
+  // A call cut off by the token limit stays text.
   const std::string cut = "<tool_call>\n{\"name\": \"f\", \"argu";
   Expect(kHermes, "x " + cut, "x " + cut, {});
   Expect(kHermes, "x <tool_", "x <tool_", {});
-  // Whole but for the tag, as some models end.
+  // Complete except for the closing tag, which some models omit.
   Expect(kHermes, "<tool_call>\n{\"name\": \"f\"}\n", "", {{"f", "{}"}});
 }
 

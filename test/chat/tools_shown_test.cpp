@@ -1,5 +1,5 @@
-// Tools that a chat template does not show never leave a prompt without a word: public templates,
-// against what transformers renders.
+// Tools that a chat template does not show are never dropped silently. Compares public templates
+// with the rendering of transformers.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ bool Holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// The name of the first tool or call, "" if there is none.
+// Returns the name of the first tool or call, "" if there is none.
 std::string FirstName(const JsonNode* list) {
   if (list == nullptr || list->items.empty()) return "";
   const JsonNode* function = list->items[0].Find("function");

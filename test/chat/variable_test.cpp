@@ -5,7 +5,7 @@
 namespace kuiper {
 namespace {
 
-// What is wrong with the text; "" when it was stored.
+// Returns the error of storing the text; "" on success.
 std::string Error(const Variable& variable, const Limits& limits, const std::string& text) {
   return SetVariable(variable, limits, "x", text).message();
 }

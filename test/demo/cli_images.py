@@ -185,7 +185,7 @@ class OneShot(ImageTest):
         self.assertIn("video 1: %s, " % animation, r.err)
         self.assertIn("Images: 1, videos: 1, ", r.err)
         self.assertIn("\nVideos: 1, ", self.see("--video", animation, "-p", "x", "-m", "2").err)
-        self.see_fails(5, "--image", folder, "-p", "x", message=folder + " is a folder and no image",
+        self.see_fails(5, "--image", folder, "-p", "x", message=folder + " is a folder, not an image",
                        hint="--video")
         small = self.answer("--video", folder, "--video-fps", "3", "-p", "x", "--image-max-tokens", "2")
         self.assertLessEqual(small["usage"]["image_tokens"], 2 * 2)

@@ -51,7 +51,7 @@ TEST(AnswerMemory, TheOldestAreForgotten) {
   AnswerMemory memory(4);
   const TemplateOptions options;
   const auto knows = [&](uint64_t number) {
-    // The history of message `number` is that of no messages with another key.
+    // The history of each `number` has a different key.
     std::vector<Message> chat = {Of(Role::kUser, std::to_string(number)),
                                  Of(Role::kAssistant, "a")};
     memory.Recall(options, &chat);
@@ -75,7 +75,7 @@ TEST(AnswerMemory, TheOldestAreForgotten) {
   EXPECT_EQ(memory.num_tokens(), 4u);
 }
 
-// The thread of the network keeps answers while workers look up what others sent.
+// The network thread stores answers while workers look up others.
 TEST(AnswerMemory, NobodyWaitsForALongConversation) {
   AnswerMemory memory(100);
   std::vector<Message> chat = {Of(Role::kUser, std::string(64 << 20, 'x'))};

@@ -1,4 +1,4 @@
-// Events of an engine that calls tools -> parts -> both forms of answers, whole and streamed.
+// Converts engine events with tool calls to parts, then to both API formats, whole and streamed.
 #include "kuiper/server/answer_parts.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ PreparedRequest Prepared(bool parallel = true) {
   return prepared;
 }
 
-// The text in events of `step` bytes, the last of which ends the answer.
+// Splits the text into events of `step` bytes; the last one ends the answer.
 std::vector<AnswerEvent> EventsOf(const std::string& text, size_t step, FinishReason finish) {
   std::vector<AnswerEvent> events;
   for (size_t at = 0; at < text.size(); at += step) {

@@ -196,7 +196,7 @@ TEST(ApiRequest, WhatIsNotDoneSaysSo) {
     ASSERT_FALSE(request.ok()) << fields;
     EXPECT_EQ(request.status().code(), StatusCode::kUnavailable) << fields;
   }
-  // Nothing is asked for by these.
+  // These fields ask for nothing.
   Good(Chat(R"("function_call": "auto", "functions": [], "stream_options": {}, "documents": [],
                "prompt": "")"));
   Good(Chat(R"("logit_bias": {}, "min_tokens": 0, "response_format": {"type": "text"},
@@ -250,7 +250,7 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
   EXPECT_FALSE(Parse(R"({"messages": [{}], "prompt": "x"})", false).ok());
 }
 
-// What SGLang's router adds to each body.
+// SGLang's router adds these fields to each body.
 TEST(ApiRequest, SwitchesOfRoutersAreTakenWhereTheyAskForWhatIsDone) {
   for (const auto& [name, usual] : {std::pair("no_stop_trim", false),
                                     {"return_hidden_states", false},

@@ -1,4 +1,4 @@
-// Bytes as base64 (RFC 4648), for bodies with pictures.
+// Encodes bytes as base64 (RFC 4648), for bodies with images.
 #pragma once
 
 #include <cstdint>

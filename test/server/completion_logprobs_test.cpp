@@ -1,6 +1,5 @@
-// Completions that echo their prompt with log probabilities, as programs that measure models ask
-// for them; log probabilities of prompts in vLLM's form; biases of logits and least lengths over
-// HTTP.
+// Completions that echo their prompt with log probabilities, as evaluation programs request them.
+// Also prompt_logprobs in vLLM's format, logit biases and minimum lengths over HTTP.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@ using test::ServedEngine;
 constexpr char kPath[] = "/v1/completions";
 constexpr char kText[] = "The red cät 你好 😀 of a town";
 
-// What the engine itself says of the prompt, alone and cold.
+// Returns the engine's own log probabilities of the prompt, without a prefix cache hit.
 std::vector<TokenLogprobs> Scores(const std::vector<int32_t>& prompt, int num_top) {
   EngineConfig config;
   config.model_path = test::Source("demo/models/tiny-qwen3");
@@ -43,7 +42,7 @@ std::vector<int32_t> Tokenized(ServedEngine& served, const std::string& text) {
   return Json::parse(answer.body)["tokens"].get<std::vector<int32_t>>();
 }
 
-// Places of characters in bytes, and the end.
+// Returns the byte offsets of the characters, and that of the end.
 std::vector<size_t> CharactersOf(const std::string& text) {
   std::vector<size_t> places;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -53,7 +52,7 @@ std::vector<size_t> CharactersOf(const std::string& text) {
   return places;
 }
 
-// The request of lm-eval-harness's local-completions for a continuation's likelihood.
+// lm-eval-harness's local-completions sends this request for a continuation's likelihood.
 TEST(CompletionLogprobs, APromptIsScoredAsHarnessesAsk) {
   ServedEngine served;
   const std::vector<int32_t> one = Tokenized(served, kText), two = Tokenized(served, "A small");
@@ -97,7 +96,7 @@ TEST(CompletionLogprobs, PlacesAreThoseOfTheText) {
     EXPECT_TRUE(text.starts_with(kText));
     const std::vector<size_t> characters = CharactersOf(text);
     const Json& lists = choice["logprobs"];
-    int num_parts = 0;  // of characters
+    int num_parts = 0;  // tokens that hold only a part of a character
     size_t before = 0;
     for (size_t i = 0; i < lists["tokens"].size(); ++i) {
       const std::string token = lists["tokens"][i];

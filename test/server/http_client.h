@@ -1,4 +1,4 @@
-// A client for tests that is as rude as it needs to be: it writes bytes and reads bytes.
+// A raw client for tests: it writes and reads arbitrary bytes, valid HTTP or not.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,7 +15,7 @@
 
 namespace kuiper::test {
 
-// Long enough for a machine with much else to do; what succeeds does not wait for it.
+// Long enough for a busy machine; successful tests do not wait this long.
 inline constexpr int kPatienceSeconds = 120;
 
 template <typename F>
@@ -55,7 +55,7 @@ class RawClient {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  // Whether something can be read at once.
+  // True if data can be read at once.
   bool HasAnswer() const {
     char byte = 0;
     return recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
@@ -69,14 +69,14 @@ class RawClient {
     }
     return true;
   }
-  // The bytes of a request with a body.
+  // Returns the bytes of a POST request with a body.
   static std::string PostOf(const std::string& body,
                             const std::string& path = "/v1/chat/completions") {
     return "POST " + path +
            " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
            "\r\n\r\n" + body;
   }
-  // Reads until `end` is there; what is behind it is kept. "" when the connection ends before.
+  // Reads up to and including `end`; keeps the bytes after it. "" if the connection ends before.
   std::string ReadTo(const std::string& end) {
     size_t at;
     while ((at = read_.find(end)) == std::string::npos) {
@@ -86,13 +86,13 @@ class RawClient {
     read_.erase(0, at + end.size());
     return text;
   }
-  // Everything until the server ends the connection.
+  // Reads everything until the server closes the connection.
   std::string ReadAll() {
     while (ReadMore()) {
     }
     return std::exchange(read_, {});
   }
-  // The whole answer: its head, and its body by Content-Length or chunks.
+  // A complete response: the head, and the body (by Content-Length or chunks).
   struct Answer {
     int status = 0;
     std::string head, body;

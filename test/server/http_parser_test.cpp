@@ -88,7 +88,7 @@ TEST(HttpParser, WhatIsNoHttpFails) {
   EXPECT_EQ(ErrorOfBytes("GET / HTTP/2.0\r\n\r\n"), 400);
   EXPECT_EQ(ErrorOfBytes("GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n"), 400);
   EXPECT_EQ(ErrorOfBytes("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"), 400);
-  // Two lengths: what one server takes for a body is another's next request.
+  // Two lengths: one server's body is another server's next request.
   EXPECT_EQ(
       ErrorOfBytes(
           "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"),
@@ -98,8 +98,8 @@ TEST(HttpParser, WhatIsNoHttpFails) {
       400);
 }
 
-// Each of these hides a second request from a server in front that reads it otherwise: nothing of
-// what follows the header is read as a request.
+// Each of these hides a second request from a proxy that finds the body's end elsewhere. No bytes
+// after the header may be read as a request.
 TEST(HttpParser, ABodyWhoseEndIsUnsureIsNoRequest) {
   const std::string next = "0\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\n";
   for (const char* fields : {"Transfer-Encoding: xchunked",
@@ -168,10 +168,10 @@ TEST(HttpParser, ChunksMayNotHideAnything) {
         "0\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     EXPECT_EQ(ErrorOfBytes(head + body + "\r\n0\r\n\r\n"), 400) << body;
   }
-  // Lines that have no end do not fill the memory.
+  // Endless lines do not fill the memory.
   EXPECT_EQ(ErrorOfBytes(head + "1;" + std::string(20000, 'x')), 431);
   EXPECT_EQ(ErrorOfBytes(head + "0\r\nX: " + std::string(20000, 'x')), 431);
-  // What follows the body is no header: it may not say who asks.
+  // Trailers after the body are not headers: they must not change the host or the API key.
   HttpParser parser({});
   parser.Push(head + "1\r\na\r\n0\r\nHost: evil\r\nX-Api-Key: k\r\n\r\n");
   ASSERT_EQ(parser.state(), State::kDone) << parser.error();

@@ -21,8 +21,8 @@ using test::RawClient;
 
 constexpr size_t kLargePart = 1 << 20;
 
-// Answers "/echo" with the body, "/stream/N" with N parts, "/large" with three large ones at once;
-// "/wait" never; "/flood" as fast as it can.
+// Answers "/echo" with the body, "/stream/N" with N parts, "/large" with three large parts at once,
+// "/flood" as fast as possible, and "/wait" never.
 class Echo : public HttpHandler {
  public:
   void OnRequest(int64_t exchange, HttpRequest request) override {
@@ -73,7 +73,7 @@ class HttpServerTest : public testing::Test {
     server_->Stop();
     thread_.join();
   }
-  // On the server's thread.
+  // Runs `f` on the server's thread.
   template <typename F>
   auto Call(const F& f) {
     std::atomic<bool> done = false;
@@ -135,7 +135,7 @@ TEST_F(HttpServerTest, EveryAnswerHasItsDate) {
   expect_date(client.ReadAnswer().head);
 }
 
-// One body arrives whatever it has; others are refused while it is there, and take no memory.
+// A single body may have any size. While it arrives, others are refused and take no memory.
 TEST_F(HttpServerTest, BodiesThatArriveAreLimitedTogether) {
   HttpSettings settings;
   settings.max_body_memory = 100000;
@@ -226,7 +226,7 @@ TEST_F(HttpServerTest, SlowClientsAreEnded) {
   EXPECT_EQ(idle.ReadAll(), "");
   for (const char* part :
        {"GET / HT", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"}) {
-    // On a busy machine the connection may end as an idle one, before it has sent anything.
+    // On a busy machine the connection may be closed as idle before it has sent anything.
     EXPECT_TRUE(Eventually([&] {
       RawClient slow(server_->port());
       slow.Send(part);
@@ -236,7 +236,7 @@ TEST_F(HttpServerTest, SlowClientsAreEnded) {
   EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
 }
 
-// Each byte comes in time, the header as a whole does not.
+// Each byte comes in time, but the header as a whole does not.
 TEST_F(HttpServerTest, HeadersMayNotComeByteByByteForEver) {
   HttpSettings settings;
   settings.header_timeout = std::chrono::milliseconds(500);
@@ -255,7 +255,7 @@ TEST_F(HttpServerTest, HeadersMayNotComeByteByByteForEver) {
   EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
 }
 
-// What is sent of it anyway is read and forgotten until the client has seen the answer.
+// The server reads and discards the body until the client has seen the response.
 TEST_F(HttpServerTest, ABodyOfAGigabyteTakesNoMemory) {
   Start();
   const size_t before = ReadKey("/proc/self/status", "VmRSS:").value();
@@ -268,7 +268,7 @@ TEST_F(HttpServerTest, ABodyOfAGigabyteTakesNoMemory) {
     EXPECT_EQ(client.ReadAnswer().status, 413) << head;
   }
   const size_t peak = ReadKey("/proc/self/status", "VmHWM:").value();
-  const size_t allowed = 64 << 10;  // KiB: the limit of a body, buffers of sockets, sanitizers
+  const size_t allowed = 64 << 10;  // in KiB; covers the body limit, socket buffers, sanitizers
   EXPECT_LT(ReadKey("/proc/self/status", "VmRSS:").value(), before + allowed);
   EXPECT_LT(peak, (1 << 20)) << "the body was kept";
   EXPECT_EQ(handler_.num_requests, 0);
@@ -369,7 +369,7 @@ TEST_F(HttpServerTest, UnixSockets) {
   EXPECT_FALSE(HttpServer::Listen(settings, &warnings).ok()) << "no socket";
 }
 
-// All that a call brought until it ended.
+// All that a call received until it ended.
 struct Heard {
   int status = 0;
   std::string body;
@@ -382,7 +382,7 @@ TEST_F(HttpServerTest, TheClientMakesManyCallsAtOnce) {
   auto client = HttpClient::Open("http://127.0.0.1:" + std::to_string(server_->port()) + "/");
   ASSERT_TRUE(client.ok()) << client.status().message();
   std::map<int64_t, std::string> expected;
-  const std::string large(3 << 20, 'x');  // more than a socket takes at once
+  const std::string large(3 << 20, 'x');  // more than a socket accepts at once
   for (int i = 0; i < 60; ++i) {
     const std::string body = i % 10 == 0 ? large : std::to_string(i);
     const HttpCall call = i % 2 == 0 ? HttpCall{"POST", "/echo", body, {{"X-A", "b"}}}

@@ -1,4 +1,4 @@
-// Pictures in bodies of all three forms, with the bundled model that sees.
+// Images in bodies of all three API formats, with the bundled vision model.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -65,7 +65,7 @@ std::unique_ptr<Engine> SeeingEngine() {
   return Engine::Create(config).value();
 }
 
-// The question about a picture, as the server asks it.
+// Returns the request for a question about an image, as the server submits it.
 Request RequestOf(const Engine& engine, const std::string& image) {
   std::optional<PictureReader> pictures = PicturesOf(engine.config().model_path);
   const PromptTemplate own = PromptTemplate::Of(engine).value();
@@ -82,7 +82,7 @@ Request RequestOf(const Engine& engine, const std::string& image) {
   return MakeRequest(std::move(*prompt), parameters);
 }
 
-// What the engine says without a server.
+// Returns the engine's answer without a server.
 Completion EngineAnswer(const std::string& image) {
   const std::unique_ptr<Engine> engine = SeeingEngine();
   return engine->Generate(RequestOf(*engine, image)).value();
@@ -146,7 +146,7 @@ TEST(ServerImages, AnotherTurnReusesThePicture) {
   const Json usage = ask()["usage"];
   const int known = first["usage"]["total_tokens"];
   EXPECT_GE(usage["prompt_tokens_details"]["cached_tokens"], known - 1 - 4) << "of pages of 4";
-  // Another picture in the same place is not taken for this one.
+  // Another image in the same position must not match this one.
   messages[0] = Question(SampleUrl("circle.png"));
   EXPECT_LT(ask()["usage"]["prompt_tokens_details"]["cached_tokens"], 16);
 }
@@ -165,7 +165,7 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
     EXPECT_NE(error["message"].get<std::string>().find(why), std::string::npos) << error;
   };
   refused(Json::array({ImagePart("http://127.0.0.1/x.png")}), "invalid_value",
-          "part 0 is no data: URL");
+          "part 0 is not a data: URL");
   refused(Json::array({ImagePart("file:///etc/passwd")}), "invalid_value", "no data: URL");
   refused(Json::array({ImagePart(Sample("circle.png"))}), "invalid_value", "no data: URL");
   refused(Json::array({ImagePart("")}), "invalid_value", "no data: URL");
@@ -179,7 +179,7 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
   Json many = Json::array();
   for (int i = 0; i < 20; ++i) many.push_back(ImagePart(png));
   refused(many, "context_length_exceeded", "maximum context length is 128 tokens");
-  // The same of the other forms, and it goes on.
+  // The other API formats refuse such an image too, and the server continues to work.
   const Json url = {{"type", "image"},
                     {"source", {{"type", "url"}, {"url", "http://127.0.0.1/x.png"}}}};
   const Json body = {
@@ -211,7 +211,7 @@ TEST(ServerImages, UrlsAreTakenAsBrowsersTakeThem) {
 
 TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {
   ServerSettings settings;
-  settings.max_picture_bytes = 1;  // of others: one request is served whatever it takes
+  settings.max_picture_bytes = 1;  // a request is served anyway if it is the only one
   ServedEngine served(SeeingConfig(), settings);
   const std::string body = BodyOf(Json::array({Question(SampleUrl("circle.png"))})).dump();
   const std::string head =
@@ -221,7 +221,7 @@ TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {
   test::RawClient first(served.port()), second(served.port());
   first.Send(head + body);
   second.Send(head + body);
-  // One of them is refused while the other one waits for the engine.
+  // One request is refused while the other waits for the engine.
   EXPECT_TRUE(test::Eventually([&] {
     return served.Ask("GET", "/metrics").body.find("status=\"429\"} 1\n") != std::string::npos;
   }));
@@ -229,7 +229,8 @@ TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {
             429);
 }
 
-// It leaves while the tower is between two layers; who asks the same later finds nothing of it.
+// The client leaves between two layers of the vision encoder. A later request must not find its
+// partial result.
 TEST(ServerImages, WhoLeavesEndsTheEncodingOfItsPicture) {
   const Completion expected = EngineAnswer("circle.png");
   std::atomic<bool> is_encoding = false;
@@ -260,7 +261,7 @@ TEST(ServerImages, WhoLeavesEndsTheEncodingOfItsPicture) {
   EXPECT_EQ(num_encoded(), 1);
 }
 
-// And so of a run without pages, which has an engine of its own.
+// The same holds for a run without pages, which has its own engine.
 TEST(ServerImages, WhoLeavesEndsTheEncodingOfAContiguousRun) {
   const std::unique_ptr<Engine> engine = SeeingEngine();
   for (const bool leaves : {false, true}) {

@@ -1,4 +1,4 @@
-// What the events of a stream add up to.
+// Joins the events of a stream.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace kuiper::test {
 
-// What a stream of a chat adds up to, as the whole answer has it.
+// The joined stream of a chat, with the fields of a complete response.
 struct Whole {
   std::string text, reasoning, finish;
   std::vector<int32_t> ids;

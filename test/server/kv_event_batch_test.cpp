@@ -24,7 +24,7 @@ std::string Hex(const std::string& bytes) {
   return text;
 }
 
-// Blocks that follow each other are one event, as are blocks that go together.
+// Consecutive stored blocks are one event, as are blocks removed together.
 TEST(KvEventBatch, IsWhatVllmsTypesEncodeTo) {
   constexpr uint64_t kLarge = (uint64_t{1} << 62) + 1;
   const std::vector<PrefixEvent> events = {Stored(5, 0, {1, 2}),

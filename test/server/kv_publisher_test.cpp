@@ -19,7 +19,7 @@ struct Batch {
   std::vector<uint64_t> hashes;
 };
 
-// Asks for what was published, as who missed it does.
+// A subscriber that asks for a replay of missed messages.
 class Latecomer {
  public:
   explicit Latecomer(const std::string& endpoint)
@@ -65,7 +65,7 @@ class Latecomer {
   void* const socket_;
 };
 
-// The engine goes on, and who follows sees in the numbers where something is missing.
+// The engine continues, and subscribers see a gap in the sequence numbers.
 TEST(KvPublisher, WhatIsTooMuchAtATimeIsLostAndTheNumbersTell) {
   const test::TempDir dir;
   KvPublisherSettings settings;

@@ -1,4 +1,4 @@
-// Anthropic's form: the chats that bodies become, and answers over a loopback socket.
+// Anthropic's API format: conversion of bodies to chats, and responses over a loopback socket.
 #include <gtest/gtest.h>
 
 #include "kuiper/server/messages_api.h"
@@ -67,7 +67,7 @@ TEST(MessagesApi, WrongBodies) {
   }
 }
 
-// A last message of the assistant is the beginning of the answer.
+// If the last message is the assistant's, the answer continues it.
 TEST(MessagesApi, AnswersGoOnFromWhatWasSaid) {
   ServedEngine served;
   Json body = {{"model", "tiny"},
@@ -88,7 +88,7 @@ TEST(MessagesApi, AnswersGoOnFromWhatWasSaid) {
   EXPECT_EQ("2 + 3" + text_of(body), whole) << "the template closes the thinking";
 }
 
-// What agents send of their own accord.
+// Agents send these hints without being asked.
 TEST(MessagesApi, HintsOfAgentsAreTaken) {
   ServedEngine served;
   Json body = {{"model", "tiny"},

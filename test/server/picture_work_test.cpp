@@ -1,5 +1,5 @@
-// What pictures cost a server: small bodies that ask for much decoding. What was decoded is
-// counted; no test looks at a clock.
+// The cost of images: small bodies that ask for much decoding. The tests count decoded pixels and
+// measure no times.
 #include <gtest/gtest.h>
 #include <png.h>
 
@@ -25,7 +25,7 @@ void Append(png_structp png, png_bytep bytes, size_t count) {
   static_cast<std::string*>(png_get_io_ptr(png))->append(reinterpret_cast<char*>(bytes), count);
 }
 
-// A black picture of 1 bit a pixel, a few KB large. Those of other numbers differ.
+// Returns a black image of 1 bit per pixel, a few KB large; it differs for each `number`.
 std::string LargePng(uint8_t number) {
   std::string file;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
@@ -48,7 +48,7 @@ Json ImageOf(const std::string& file) {
           {"image_url", {{"url", "data:image/png;base64," + test::Base64(file)}}}};
 }
 
-// A question about so many large pictures.
+// Returns a body with a question about `num_pictures` large images.
 std::string LargeBody(int num_pictures, const std::string& text = "What is it?") {
   Json parts = Json::array({{{"type", "text"}, {"text", text}}});
   for (int i = 0; i < num_pictures; ++i)
@@ -63,7 +63,7 @@ EngineConfig SeeingConfig(int max_context = 512) {
   return config;
 }
 
-// Lets 20 large pictures be one request.
+// Settings that allow 20 large images in one request.
 ServerSettings Generous() {
   ServerSettings settings;
   settings.max_request_pixels = 100 * kPixels;
@@ -89,7 +89,7 @@ TEST(PictureWork, ClientsThatLeaveEndTheirDecoding) {
   first->Send(request);
   second->Send(request);
   ASSERT_TRUE(Eventually([&] { return NumDecoded(served) > 0; }));
-  // Others are answered in the meantime.
+  // Other requests are answered in the meantime.
   EXPECT_EQ(served.Chat({}).status, 200);
   EXPECT_LT(NumDecoded(served), 40 * kPixels) << "the text did not wait for the pictures";
   EXPECT_FALSE(first->HasAnswer() || second->HasAnswer());
@@ -98,7 +98,7 @@ TEST(PictureWork, ClientsThatLeaveEndTheirDecoding) {
   ASSERT_TRUE(Eventually([&] { return NumCancelled(served) == 2; }));
   const int64_t at_cancellation = NumDecoded(served);
   EXPECT_EQ(served.Chat({}).status, 200);
-  // Each of two workers may have been within a row.
+  // Each of the two workers may have been in the middle of a row.
   EXPECT_LE(NumDecoded(served) - at_cancellation, 2 * kSide);
   EXPECT_LT(at_cancellation, 40 * kPixels);
 }
@@ -118,7 +118,7 @@ TEST(PictureWork, WhatDoesNotFitTheContextIsNotDecoded) {
 TEST(PictureWork, CountingTokensDecodesNothing) {
   ServedEngine served(SeeingConfig());
   Json body = Json::parse(LargeBody(3));
-  body.erase("max_tokens");  // is no field of it
+  body.erase("max_tokens");  // /tokenize does not have this field
   const auto counted = served.Ask("POST", "/tokenize", body.dump());
   ASSERT_EQ(counted.status, 200) << counted.body;
   EXPECT_GT(Json::parse(counted.body)["count"], 3 * 16);

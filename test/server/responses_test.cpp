@@ -1,4 +1,4 @@
-// OpenAI's newer form: the chats that bodies become, and answers over a loopback socket.
+// OpenAI's Responses API: conversion of bodies to chats, and responses over a loopback socket.
 #include <gtest/gtest.h>
 
 #include "kuiper/server/responses_api.h"
@@ -130,7 +130,7 @@ TEST(ResponsesApi, LogProbabilitiesAreThoseOfTheText) {
   }
 }
 
-// The shape of what a coding agent sends.
+// A body like those of a coding agent.
 TEST(ResponsesApi, BodiesOfAgentsAreTaken) {
   ServedEngine served;
   Json body = Json::parse(R"({

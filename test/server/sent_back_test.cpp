@@ -1,5 +1,5 @@
-// What the server answers is valid input: each form of answer, sent back as a part of the
-// conversation, is taken by the server, by files of messages, and by the chat templates.
+// The server's responses are valid input. The server, message files and chat templates accept each
+// format of response as a part of the conversation.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ const Said kAnswers[] = {
     {"", ""},
 };
 
-// A template as strict as public ones are: content has a length, arguments are a mapping.
+// A template as strict as public ones: content must have a length, arguments must be a mapping.
 constexpr char kStrict[] =
     "{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}"
     "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}"
@@ -50,7 +50,7 @@ std::vector<PromptTemplate> Templates() {
   return templates;
 }
 
-// The whole answer of a server in one of the forms.
+// Returns the server's complete response in one of the API formats.
 Json Answer(const Said& said, decltype(&MakeOpenAiWriter) make) {
   const test::FakeTokenizer tokenizer({"x"});
   PreparedRequest prepared;
@@ -78,7 +78,7 @@ JsonNode Node(const Json& json) {
   return ParseJson(json.dump(), StatusCode::kInput, "body").value();
 }
 
-// The body of a chat that the server understands.
+// Expects that the server accepts the chat body.
 void ExpectTaken(StatusOr<JsonNode> body, const std::string& what) {
   ASSERT_TRUE(body.ok()) << what << ": " << body.status().message();
   const auto request = ParseApiRequest(std::move(*body), true, {});
@@ -104,7 +104,7 @@ TEST(SentBack, Chats) {
     }
     messages.push_back(kUser);
     ExpectTaken(Node({{"messages", messages}}), message.dump());
-    // Files of messages and batches have them as well.
+    // Message files and batches accept them too.
     const auto parsed = ParseMessagesJson(messages.dump());
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     for (const PromptTemplate& own : Templates()) {

@@ -1,4 +1,4 @@
-// A whole server with the bundled model, in the process of the test: the network and the engine
+// A complete server with the bundled model, in the process of the test. The network and the engine
 // each have a thread, as in the program.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace kuiper::test {
 
-// Absent: the model takes text only.
+// Returns nothing for a model that takes only text.
 inline std::optional<PictureReader> PicturesOf(const std::string& model_path) {
   const auto model = OpenModel(model_path);
   EXPECT_TRUE(model.ok()) << model.status().message();
@@ -84,7 +84,7 @@ class ServedEngine {
   }
 
   Server& server() { return *server_; }
-  // On the engine's thread.
+  // Call on the engine thread.
   bool IsWanted(int64_t request) { return loop_->IsWanted(request); }
   int port() const { return http_->port(); }
   Answer Ask(const std::string& method, const std::string& path, const std::string& body = "",
@@ -95,7 +95,7 @@ class ServedEngine {
   Answer Chat(const Json& fields) {
     return Ask("POST", "/v1/chat/completions", ChatBody(fields).dump());
   }
-  // The answer to a body, and the events of the same one as a stream.
+  // The response to a body, and the events of the same body's stream.
   struct BothWays {
     Json whole;
     std::vector<Json> events;
@@ -108,13 +108,13 @@ class ServedEngine {
     EXPECT_EQ(stream.status, 200) << stream.body;
     return {Json::parse(whole.body), Events(stream.body)};
   }
-  // A greedy question without thinking, with these fields besides.
-  // A chat whose answer goes on until somebody stops it.
+  // Returns a chat whose answer continues until it is stopped.
   static Json EndlessBody(const Json& fields = Json::object()) {
     Json body = ChatBody({{"ignore_eos", true}, {"max_tokens", 1000000}});
     body.update(fields);
     return body;
   }
+  // Returns a greedy chat without thinking, plus `fields`.
   static Json ChatBody(const Json& fields) {
     Json body = {{"model", "tiny"},
                  {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}},
@@ -124,7 +124,7 @@ class ServedEngine {
     if (fields.is_object()) body.update(fields);
     return body;
   }
-  // The objects of a stream; the last one is the text "[DONE]".
+  // Returns the objects of a stream; the last one is the text "[DONE]".
   static std::vector<Json> Events(const std::string& body) {
     std::vector<Json> events;
     for (size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
@@ -136,7 +136,7 @@ class ServedEngine {
     }
     return events;
   }
-  // Asks the engine on its thread.
+  // Calls `f` with the engine on the engine thread.
   template <typename F>
   auto Call(const F& f) {
     std::atomic<bool> done = false;
@@ -148,13 +148,13 @@ class ServedEngine {
     EXPECT_TRUE(Eventually([&] { return done.load(); }));
     return result;
   }
-  // The engine stands still until what this returns is gone.
+  // Blocks the engine thread until the returned object is destroyed.
   std::shared_ptr<void> Hold() {
     auto gone = std::make_shared<std::promise<void>>();
     loop_->Call([wait = gone->get_future().share()](Engine&) { wait.wait(); });
     return {nullptr, [gone](void*) { gone->set_value(); }};
   }
-  // Pages that requests hold, not those of the prefix cache.
+  // Returns the pages that requests use, without those only in the prefix cache.
   int PagesHeld() {
     return Call([](Engine& engine) {
       const KvStats kv = engine.kv_stats();

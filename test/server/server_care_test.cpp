@@ -1,4 +1,4 @@
-// What goes wrong: bad requests, clients that leave, too much at once, the end.
+// Error cases: bad requests, disconnecting clients, overload, shutdown.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,7 +64,7 @@ void CallAtRequestLines(LogSeverity, const std::string& message) {
   if (message.starts_with("request id=")) on_request_line();
 }
 
-// The line about an answer that has ended is written when all of the step's answers are.
+// The log line of an ended answer is written after all answers of the step.
 TEST(ServerCare, NoAnswerWaitsForTheLogOfAnother) {
   std::atomic<int> num_read = 0;
   on_request_line = [&] { EXPECT_TRUE(Eventually([&] { return num_read == 2; })); };
@@ -79,7 +79,7 @@ TEST(ServerCare, NoAnswerWaitsForTheLogOfAnother) {
     }
     const std::shared_ptr<void> engine_stands_still = served.Hold();
     EngineNews news;
-    for (const int64_t exchange : {2, 3}) {  // behind that of ServedEngine itself
+    for (const int64_t exchange : {2, 3}) {  // exchange 1 is ServedEngine's own request
       AnswerEvent event;
       event.ticket = exchange;
       event.completion.emplace().finish = FinishReason::kLength;
@@ -110,7 +110,7 @@ TEST(ServerCare, TooLongPromptsSayHowLong) {
   EXPECT_GT(error["n_prompt_tokens"], 40);
   EXPECT_NE(error["message"].get<std::string>().find("maximum context length is 40 tokens"),
             std::string::npos);
-  // An answer that takes the rest of the context ends with its length.
+  // An answer that fills the context ends with "length".
   const Json whole = Json::parse(served.Chat({{"max_tokens", nullptr}, {"ignore_eos", true}}).body);
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(whole["usage"]["total_tokens"], 40);
@@ -127,7 +127,7 @@ TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
           {{"messages", {{{"role", "user"}, {"content", std::string(3000, 'x')}}}}})};
   for (int round = 0; round < 12; ++round) {
     std::vector<std::unique_ptr<RawClient>> clients;
-    for (int i = 0; i < 8; ++i) {  // twice as many as run
+    for (int i = 0; i < 8; ++i) {  // twice as many as can run
       clients.push_back(std::make_unique<RawClient>(served.port()));
       clients.back()->Send(RawClient::PostOf(kinds[dice() % std::size(kinds)].dump()));
     }
@@ -146,7 +146,7 @@ TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
   EXPECT_EQ(served.Chat({}).status, 200);
 }
 
-// From when the server knows: the engine frees the pages before it computes more than one step.
+// Once the server knows that the client left, the engine frees its pages within one step.
 TEST(ServerCare, PagesAreFreeOneStepAfterTheClientWasMissed) {
   ServedEngine served;
   const std::string aborted = "kuiper:requests_aborted_total{model_name=\"tiny\"}";
@@ -164,7 +164,7 @@ TEST(ServerCare, PagesAreFreeOneStepAfterTheClientWasMissed) {
     ++expected;
     ASSERT_TRUE(Eventually([&] { return served.Metric(aborted) == expected; }));
     held.reset();
-    // Each call is a turn of the engine's thread: the first one finds the step that stood still.
+    // Each call is one iteration of the engine thread; the first one sees the blocked step.
     int turns = 0;
     while (served.PagesHeld() > 0) ++turns;
     EXPECT_LE(turns, 1) << kind;
@@ -248,7 +248,7 @@ TEST(ServerCare, RequestsMayTakeOnlySoLong) {
   const auto whole = served.Ask("POST", "/v1/chat/completions", ServedEngine::EndlessBody().dump());
   EXPECT_EQ(whole.status, 408) << whole.body;
   held.reset();
-  // On a busy machine the time may be over before a stream begins.
+  // On a busy machine the timeout may pass before a stream begins.
   RawClient::Answer stream;
   EXPECT_TRUE(Eventually([&] {
     stream = served.Ask("POST", "/v1/chat/completions",

@@ -1,4 +1,4 @@
-// How much a server takes at once.
+// Limits on the load that a server accepts at once.
 #include <gtest/gtest.h>
 
 #include "test/server/served_engine.h"
@@ -44,7 +44,7 @@ TEST(ServerLimits, EachAnswerOfARequestTakesAPlace) {
   RawClient first(served.port()), second(served.port()), third(served.port());
   first.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"n", 3}, {"temperature", 1}}).dump()));
   second.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"n", 2}, {"temperature", 1}}).dump()));
-  // The one whose body is read last is refused.
+  // The request whose body is read last is refused.
   ASSERT_TRUE(Eventually([&] { return first.HasAnswer() || second.HasAnswer(); }));
   const auto refused = (first.HasAnswer() ? first : second).ReadAnswer();
   EXPECT_EQ(refused.status, 429);
@@ -60,7 +60,7 @@ TEST(ServerLimits, ManyClientsAtOnceAreAllAnswered) {
   config.max_num_seqs = 16;
   ServedEngine served(config);
   const std::string request = RawClient::PostOf(ServedEngine::ChatBody({{"max_tokens", 2}}).dump());
-  constexpr int kClients = 400;  // each is two open files here
+  constexpr int kClients = 400;  // each uses two file descriptors here
   auto held = served.Hold();
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < kClients; ++i) {
@@ -88,10 +88,10 @@ TEST(ServerLimits, TheMemoryOfWaitingRequestsIsLimited) {
   };
   auto held = served.Hold();
   RawClient first(served.port()), second(served.port());
-  first.Send(RawClient::PostOf(body(30000)));  // alone, whatever it has
+  first.Send(RawClient::PostOf(body(30000)));  // alone, so any size is accepted
   EXPECT_TRUE(Eventually(
       [&] { return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 1; }));
-  // Its body is read, its prompt counts: there is room for a small one and none for a large one.
+  // Its body is read and its prompt is charged: a small request fits, a large one does not.
   EXPECT_TRUE(Eventually(
       [&] { return served.Ask("POST", "/tokenize", "{\"content\": \"\"}").status == 200; }));
   second.Send(RawClient::PostOf(body(30000)));

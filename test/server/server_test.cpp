@@ -1,4 +1,4 @@
-// Answers over a loopback socket: whole and streamed, alone and at once, and what else is asked.
+// Responses over a loopback socket: whole and streamed, single and concurrent, and other routes.
 #include "kuiper/server/server.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Server, AStreamAddsUpToTheWholeAnswer) {
   }
 }
 
-// As in vLLM the ids of a chat's prompt stand next to the choices, and the first chunk counts no
+// As in vLLM, the ids of a chat's prompt are next to the choices, and the first chunk counts no
 // token.
 TEST(Server, TheFirstChunkHasThePromptAndNoToken) {
   ServedEngine served;
@@ -121,7 +121,7 @@ TEST(Server, CompletionsOfSeveralPromptsAndEcho) {
 }
 
 TEST(Server, TheNextTurnReusesAllOfTheLast) {
-  EngineConfig config;  // its template keeps answers as they are
+  EngineConfig config;  // the model's template keeps answers unchanged
   config.model_path = test::Source("demo/models/tiny-qwen2.5");
   ServedEngine served(config);
   Json messages = {{{"role", "user"}, {"content", "What is 2 + 3?"}}};

@@ -1,4 +1,4 @@
-// What a service manager hears, by a socket of the test's own; and memory that idles.
+// Messages to a service manager, received on the test's own socket; and release of idle memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using test::Eventually;
 using test::ServedEngine;
 
-// The manager's end: a datagram socket at "/path" or "@name".
+// The service manager's side: a datagram socket at "/path" or "@name".
 class Manager {
  public:
   explicit Manager(const std::string& path) : path_(path) {
@@ -27,7 +27,7 @@ class Manager {
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)), 0);
   }
   ~Manager() { close(fd_); }
-  // Lines that came since the start.
+  // Returns the lines received since the start.
   std::vector<std::string> Lines() {
     char bytes[8192];
     for (ssize_t n; (n = recv(fd_, bytes, sizeof(bytes), 0)) > 0;) {
@@ -38,7 +38,7 @@ class Manager {
     for (std::string line; std::getline(in, line);) lines.push_back(line);
     return lines;
   }
-  // How many lines begin so.
+  // Returns the number of lines that begin with `begin`.
   int64_t Count(const std::string& begin) {
     const auto lines = Lines();
     return std::count_if(lines.begin(), lines.end(),
@@ -92,7 +92,7 @@ TEST(Service, TheWatchdogHearsOfAnEngineThatWorksOnly) {
   auto held = served.Hold();
   const int64_t before = manager.Count("WATCHDOG=1");
   std::this_thread::sleep_for(std::chrono::seconds(2));
-  // One may have been on its way.
+  // One message may already have been on its way.
   EXPECT_LE(manager.Count("WATCHDOG=1"), before + 1);
   EXPECT_EQ(served.Ask("GET", "/ping").status, 200) << "the network goes on";
   held.reset();
@@ -100,7 +100,7 @@ TEST(Service, TheWatchdogHearsOfAnEngineThatWorksOnly) {
   EXPECT_EQ(served.Chat({}).status, 200);
 }
 
-// A manager that does not read must not stop the network; it gets what fits.
+// A manager that does not read must not block the network; it receives as much as fits.
 TEST(Service, AManagerThatDoesNotReadIsNotWaitedFor) {
   Manager manager(AbstractName());
   const ServerSettings settings = manager.settings();
@@ -151,7 +151,7 @@ TEST(Service, AnIdleCacheIsEmptiedWhoeverWatches) {
     const auto answer = served.Ask("GET", "/kuiper/kv?once=1");
     return nlohmann::json::parse(answer.body)["used"].get<int>();
   };
-  // The questions come more often than the cache would idle.
+  // The questions come more often than the idle time, but do not delay the release.
   EXPECT_TRUE(Eventually([&] { return used() == 0; }));
   const auto again = nlohmann::json::parse(served.Chat({}).body);
   EXPECT_EQ(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0);

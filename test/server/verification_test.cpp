@@ -1,4 +1,4 @@
-// Answers that are verified: run again with pages and without, beside others.
+// Verification of answers: they run again with and without pages, while others run.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@ using test::Eventually;
 using test::RawClient;
 using test::ServedEngine;
 
-// The answer to a chat with these fields, as a body to verify it.
+// Returns the body that verifies the answer to a chat with these fields.
 Json Answered(ServedEngine& served, const Json& fields, bool with_prompt = true) {
   Json body = ServedEngine::ChatBody(fields);
   body["return_token_ids"] = true;
@@ -47,7 +47,7 @@ TEST(Verification, AnswersAreIdenticalWithoutPages) {
     EngineConfig config;
     config.use_graph = graph;
     ServedEngine served(config);
-    // Prompts around the pages of 4 tokens, greedy and drawn, cut and ended by themselves.
+    // Prompt lengths around the page size of 4 tokens; greedy and sampled; truncated and complete.
     for (const char* question : {"What is 2 + 3?", "What is 20 + 3?", "What is 20 + 31 + 4?"}) {
       const Json messages = {{{"role", "user"}, {"content", question}}};
       for (const Json& fields :
@@ -79,7 +79,7 @@ TEST(Verification, TheBodyOfAStreamWillDoAndSoDoMessagesAlone) {
   const size_t num_tokens = body["token_ids"].size();
   ASSERT_GT(num_tokens, 3u);
   ExpectIdentical(Verify(served, body), num_tokens);
-  // The first chunk has the prompt's ids, which alone say what the prompt was.
+  // The first chunk has the prompt's ids, which alone identify the prompt.
   const Json first = ServedEngine::Events(stream.body).at(0);
   const Json ids = first["prompt_token_ids"];
   ASSERT_GT(ids.size(), 3u);
@@ -88,7 +88,7 @@ TEST(Verification, TheBodyOfAStreamWillDoAndSoDoMessagesAlone) {
                                   {"temperature", 1},
                                   {"seed", 11}}),
                   num_tokens);
-  // An answer that somebody stopped is verified up to there.
+  // An answer that was stopped early is verified up to that point.
   body["token_ids"].erase(body["token_ids"].begin() + 3, body["token_ids"].end());
   ExpectIdentical(Verify(served, body), 3);
 }

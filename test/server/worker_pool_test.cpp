@@ -14,7 +14,7 @@ namespace {
 
 using test::Eventually;
 
-// Jobs that last until they are let go.
+// Jobs that run until they are released.
 struct Gate {
   std::promise<void> opened;
   std::shared_future<void> open = opened.get_future().share();

@@ -1,4 +1,4 @@
-// Elements of the page, and Markdown drawn from text nodes only: what a model said is never HTML.
+// Page elements and Markdown. Uses text nodes only, so that the model's text is never parsed as HTML.
 "use strict";
 const $ = (id) => document.getElementById(id);
 const make = (tag, name, text) => {

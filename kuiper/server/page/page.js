@@ -1,6 +1,6 @@
-// The chat page. It asks nobody but the server that it came from; markdown.js draws what a model said, verify.js checks it.
+// The chat page. It contacts only its own server. markdown.js draws the model's text; verify.js verifies answers.
 "use strict";
-// ---- What is kept: conversations and settings, in this browser.
+// ---- Stored in this browser: conversations and settings.
 const SETTINGS = [
   ["system", "System message", ""], ["temperature", "Temperature", ""], ["top_p", "Top p", ""], ["top_k", "Top k", ""],
   ["min_p", "Min p", ""], ["max_tokens", "Max tokens", ""], ["seed", "Seed", ""], ["presence_penalty", "Presence penalty", ""],
@@ -14,13 +14,13 @@ const keep = (name, value) => {
 };
 let settings = read("settings", {});
 let chats = read("chats", []);
-let current = null;  // of chats
+let current = null;  // the open one of chats
 let running = null;  // {stop, id}
-// Where the browser has no room for pictures, texts are kept without them.
+// If the browser has no room for the images, only the texts are stored.
 const save = () => keep("chats", chats) || keep("chats", chats.map((chat) => ({...chat,
   messages: chat.messages.map(({images, ...rest}) => rest)})));
 
-// ---- The list of conversations, and the messages of one.
+// ---- The list of conversations, and the messages of the current one.
 function drawList() {
   $("list").replaceChildren(...chats.map((chat) => {
     const item = make("li", chat === current ? "current" : "");
@@ -67,7 +67,7 @@ function draw(message, index) {
   if (message.stats) tools.append(make("span", "", message.stats));
   return node;
 }
-// The messages stay at their end until somebody scrolls away from it.
+// The message list stays scrolled to its end until the user scrolls away.
 let follows = true;
 function toEnd() {
   if (follows) $("messages").scrollTop = $("messages").scrollHeight;
@@ -106,13 +106,13 @@ function again(index) {
   answer();
 }
 
-// ---- Asking.
+// ---- Sending requests.
 const headers = () => ({"Content-Type": "application/json", ...(settings.key ? {Authorization: "Bearer " + settings.key} : {})});
 function messagesOf(list, system) {
   const messages = list.map(({role, content, images}) => ({role, content: contentOf(content, images)}));
   return system ? [{role: "system", content: system}, ...messages] : messages;
 }
-// The ids and the seed are what an answer is verified by.
+// The body asks for the ids and sets a seed, because verification needs both.
 function bodyOf(chat) {
   const body = {messages: messagesOf(chat.messages, settings.system), stream: true, stream_options: {include_usage: true},
     return_token_ids: true, seed: crypto.getRandomValues(new Uint32Array(1))[0]};
@@ -148,7 +148,7 @@ function take(event, message) {
   message.stats = `${event.usage.prompt_tokens} tokens in (${cached} reused), ${event.usage.completion_tokens} out` +
     (t ? `, first after ${Math.round(t.queue_ms + t.prompt_ms)} ms, ${t.predicted_per_second.toFixed(1)} tokens/s` : "");
 }
-// Tokens may come faster than the browser draws.
+// Draws at most once per frame: tokens may arrive faster than the browser draws.
 let frame = null;
 function drawSoon(node, message) {
   frame ??= requestAnimationFrame(() => {
@@ -207,9 +207,9 @@ function send(event) {
   answer();
 }
 
-// ---- Pictures, which wait for the next message.
+// ---- Images attached to the next message.
 let attached = [];  // data: URLs
-let sees = false;   // the model takes them
+let sees = false;   // the model accepts images
 const picture = (url, name) => {
   const node = make("img");
   node.src = url;
@@ -232,7 +232,7 @@ const urlOf = (file) => new Promise((done, fail) => {
   reader.onerror = () => fail(reader.error);
   reader.readAsDataURL(file);
 });
-// As it is, if the server can read it and it is not large; else drawn anew.
+// Returns the file unchanged if the server can read it and it is not large; otherwise redraws it.
 async function dataUrl(file) {
   const MOST_BYTES = 1 << 20, MOST_PIXELS = 1536;
   if (/^image\/(png|jpeg|gif|bmp|webp)$/.test(file.type) && file.size <= MOST_BYTES) return urlOf(file);
@@ -296,7 +296,7 @@ function closeMenu() {
   $("menu").setAttribute("aria-expanded", "false");
 }
 
-// ---- Begin.
+// ---- Startup.
 function drawSettings() {
   for (const [name, title, value] of SETTINGS) {
     const label = make("label", "", title), input = make(name === "system" ? "textarea" : "input");
@@ -322,7 +322,7 @@ async function start() {
     $("model").textContent = "no answer from the server";
   }
 }
-// A text, or a list of texts and images.
+// Converts a content: a text, or a list of texts and images.
 function partsOf(content) {
   if (!Array.isArray(content)) return {content: String(content ?? "")};
   const images = content.map((part) => part.image_url?.url ?? part.image_url ?? part.image).filter((url) => url?.startsWith("data:image/"));

@@ -1,6 +1,6 @@
-// The button that verifies an answer: the server runs it again, with pages and without, and compares ids and logits.
+// The button that verifies an answer: the server generates it again with and without pages and compares ids and logits.
 "use strict";
-const promptIds = new WeakMap();  // of answers; too many to be kept in the browser
+const promptIds = new WeakMap();  // by answer; not stored, because they are too large
 function verification(message, index) {
   const result = make("span");
   result.setAttribute("role", "status");
