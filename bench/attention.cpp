@@ -1,4 +1,4 @@
-// Decode attention alone: one query per sequence over keys and values of all layers.
+// Decode attention by itself: one query per sequence over keys and values of all layers.
 #include <cstdio>
 
 #include "bench/kv.h"
@@ -36,7 +36,7 @@ Status BenchAttention(const DecoderConfig& d, const KernelBench& bench, Report* 
                 ops->device().Description().c_str(), kv.name(), d.layers, d.heads, d.kv_heads,
                 d.head_dim);
   std::vector<int> page_sizes = bench.page_sizes;
-  page_sizes.push_back(0);  // contiguous
+  page_sizes.push_back(0);  // 0 stands for contiguous
   for (const int context : w.contexts) {
     for (const int batch : w.batches) {
       for (const int page_size : page_sizes) {

@@ -14,14 +14,15 @@ using Json = nlohmann::json;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kAsk{30000};
-// Without a byte from anywhere; a prompt may take long.
+// Limit without any byte from any call; a long prompt may take this long.
 constexpr Milliseconds kSilence{600000};
 
 double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// How many tokens a choice of a chunk brings. Servers that do not tell ids send one in a chunk.
+// Returns the number of tokens in a choice of a chunk. Servers that do not send ids send one token
+// per chunk.
 int TokensIn(const Json& choice) {
   const auto ids = choice.find("token_ids");
   if (ids != choice.end() && ids->is_array()) return static_cast<int>(ids->size());
@@ -37,7 +38,7 @@ int TokensIn(const Json& choice) {
   return 0;
 }
 
-// A call that is under way.
+// A call in progress.
 class Calling {
  public:
   explicit Calling(CallTimes* times) : times_(times) {}

@@ -1,6 +1,6 @@
-// Sends a load to a server and takes the times of what comes back. Every time counts from the
-// moment at which the request was to be sent: a server that is slow does not hold back the load
-// that it is measured with.
+// Sends a load to a server and records when the replies arrive. Every time counts from the
+// scheduled sending time of the request, so a slow server cannot slow down the load that measures
+// it.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace kuiper::tools {
 
-// Pieces of server-sent events -> the data of whole ones.
+// Extracts the data of complete server-sent events from pieces of a stream.
 class EventReader {
  public:
   std::vector<std::string> Push(std::string_view bytes);
@@ -22,34 +22,34 @@ class EventReader {
   std::string rest_;
 };
 
-// Tokens that arrived together.
+// Tokens that arrived at the same time.
 struct Arrival {
   double seconds = 0;
   int tokens = 1;
 };
 
-// Times in seconds from the begin of the load.
+// Times in seconds from the beginning of the load.
 struct CallTimes {
   bool is_warm_up = false;
   double planned = 0, sent = 0, ended = 0;
   std::vector<Arrival> arrivals = {};
-  int prompt_tokens = 0, cached_tokens = 0, tokens = 0;  // as the server counts
-  std::string error = {};                                // "": all of it arrived
+  int prompt_tokens = 0, cached_tokens = 0, tokens = 0;  // counted by the server
+  std::string error = {};                                // "" if the whole reply arrived
 
   bool ok() const { return error.empty(); }
   double to_first_token() const { return arrivals.front().seconds - planned; }
   double to_end() const { return ended - planned; }
-  // Between tokens; of n tokens that arrived together each took an n-th of the time, behind a first
-  // one none.
+  // Times between tokens. Of n tokens that arrived together, each counts as an n-th of the time;
+  // the first arrival has no time.
   std::vector<double> between_tokens() const;
 };
 
-// What goes wrong with a call is in its times, which stand in the order of the plan. `headers` are
-// those of every call.
+// Errors of a call are stored in its times, which are in the order of the plan. `headers` are sent
+// with every call.
 std::vector<CallTimes> RunLoad(HttpClient& client, const std::vector<PlannedCall>& plan,
                                int concurrency, const HttpHeaders& headers);
 
-// The first model that the server lists.
+// Returns the first model that the server lists.
 StatusOr<std::string> ServedModelName(HttpClient& client, const HttpHeaders& headers);
 
 }  // namespace kuiper::tools

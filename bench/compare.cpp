@@ -1,4 +1,4 @@
-// A report beside an earlier one, line by line.
+// Compares a report with an earlier one, line by line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ std::optional<double> NumberOf(const JsonNode& row, const std::string& name) {
   return value == nullptr ? std::nullopt : value->AsDouble();
 }
 
-// The cost of the first row with these keys; a count of 0 when there is none.
+// Returns the cost of the first row with these keys; its count is 0 if there is none.
 Spread FindCost(const JsonNode& rows, const ReportedCost& cost, std::optional<double>* of_roof) {
   for (const JsonNode& row : rows.items) {
     if (!HasKeys(row, cost)) continue;
@@ -38,7 +38,7 @@ Spread FindCost(const JsonNode& rows, const ReportedCost& cost, std::optional<do
   return {};
 }
 
-// Adds the line; whether it is slower.
+// Adds the line to `comparison`; returns true if it is slower.
 bool CompareLine(const ReportedCost& cost, const Spread& before, std::optional<double> roof_before,
                  double tolerance, Report* comparison) {
   const double speed = before.median / cost.value.median;

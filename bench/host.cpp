@@ -21,7 +21,7 @@ constexpr const char* kCompiler = "clang " __clang_version__;
 constexpr const char* kCompiler = "g++ " __VERSION__;
 #endif
 
-// The first line of a file, without zeros and spaces at its end; "" when there is none.
+// Returns the first line of a file, without zeros and spaces at its end; "" if there is none.
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -37,7 +37,7 @@ std::optional<double> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
-// Values of "key : value" lines.
+// Returns the values of "key : value" lines.
 std::vector<std::string> ValuesOf(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::vector<std::string> values;
@@ -50,7 +50,7 @@ std::vector<std::string> ValuesOf(const std::string& path, const std::string& ke
   return values;
 }
 
-// The clocks of the processors that tell them, in MHz, the slowest and the fastest.
+// Returns the slowest and the fastest clock in MHz, of the processors that report one.
 std::string Clocks(const std::string& root, int cpus) {
   std::vector<int> clocks;
   for (int i = 0; i < cpus; ++i) {
@@ -70,14 +70,14 @@ std::string Clocks(const std::string& root, int cpus) {
   return text + " MHz";
 }
 
-// The word in brackets of "always [madvise] never".
+// Returns the word in brackets of "always [madvise] never".
 std::string Chosen(const std::string& line) {
   const size_t begin = line.find('['), end = line.find(']');
   if (begin == std::string::npos || end == std::string::npos || end < begin) return "";
   return line.substr(begin + 1, end - begin - 1);
 }
 
-// "MAXN (0)": the mode of a Jetson, by the names in its table.
+// Returns "MAXN (0)", for example: the mode of a Jetson, by the names in its table.
 std::string PowerMode(const std::string& root) {
   const std::string status = ReadLine(root + "/var/lib/nvpmodel/status");
   const size_t colon = status.find(':');
@@ -93,7 +93,7 @@ std::string PowerMode(const std::string& root) {
   return id;
 }
 
-// The warmest zone, in degrees.
+// Returns the temperature of the warmest zone, in degrees Celsius.
 std::optional<double> Temperature(const std::string& root) {
   std::optional<double> warmest;
   for (int i = 0; i < 64; ++i) {
@@ -138,7 +138,7 @@ Json DescribeHost(const std::string& root) {
 OtherLoad::OtherLoad(std::string root) : root_(std::move(root)), begin_(Read()) {}
 
 std::optional<OtherLoad::Times> OtherLoad::Read() const {
-  // cpu user nice system idle iowait irq softirq steal, in ticks of all processors.
+  // The fields are: cpu user nice system idle iowait irq softirq steal, in ticks of all processors.
   std::istringstream words(ReadLine(root_ + "/proc/stat"));
   std::string cpu;
   if (!(words >> cpu) || cpu != "cpu") return std::nullopt;
@@ -174,7 +174,8 @@ std::unique_ptr<PowerMeter> PowerMeter::Make(const std::string& root) {
       const std::string name = ReadLine(folder + "in" + n + "_label");
       const Rail rail = {folder + "in" + n + "_input", folder + "curr" + n + "_input"};
       if (name.empty() || !ReadNumber(rail.first) || !ReadNumber(rail.second)) continue;
-      // VDD_IN is what the whole module draws; where a board has it, the others are parts of it.
+      // VDD_IN is the power of the whole module; on boards that have it, the other rails are parts
+      // of it.
       const bool is_whole = name == "VDD_IN";
       if (names == "VDD_IN") continue;
       if (is_whole) rails.clear();

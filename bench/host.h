@@ -1,6 +1,6 @@
-// The machine that kuiper_bench runs on, from /proc and /sys, and what it draws: text for people
-// who read the figures, and joules where the board measures its power. Nothing of it is needed to
-// measure; what a system does not tell is left out.
+// Describes the machine that kuiper_bench runs on and its power: text for the readers of the
+// figures, from /proc and /sys, and joules if the board measures its power. The measurements do not
+// depend on it; what a system does not report is left out.
 #pragma once
 
 #include <condition_variable>
@@ -16,15 +16,16 @@
 
 namespace kuiper::tools {
 
-// Processor, clocks, governor, memory, huge pages, kernel, compiler, load; on a Jetson its board,
-// power mode and temperature. `root` stands before /proc, /sys and the like: "" but in tests.
+// Returns processor, clocks, governor, memory, huge pages, kernel, compiler and load; on a Jetson
+// also board, power mode and temperature. `root` is the prefix of /proc, /sys and the like; it is
+// "" except in tests.
 Json DescribeHost(const std::string& root);
 
-// What other programs took of the CPUs, as a part of 1, since this was made.
+// Measures the share of the CPUs, from 0 to 1, that other programs used since the object was made.
 class OtherLoad {
  public:
   explicit OtherLoad(std::string root);
-  // Absent where /proc does not tell.
+  // Absent if /proc does not report it.
   std::optional<double> share() const;
 
  private:
@@ -37,26 +38,26 @@ class OtherLoad {
   std::optional<Times> begin_;
 };
 
-// Adds up the power of a board's INA3221 rails in a thread of its own.
+// Adds up the power of a board's INA3221 rails in its own thread.
 class PowerMeter {
  public:
-  // Null: the board has no such rails.
+  // Returns null if the board has no such rails.
   static std::unique_ptr<PowerMeter> Make(const std::string& root);
   ~PowerMeter();
   PowerMeter(const PowerMeter&) = delete;
   PowerMeter& operator=(const PowerMeter&) = delete;
 
-  // Joules since it was made.
+  // Returns the joules since the object was made.
   double Joules();
   const std::string& rails() const { return names_; }
 
  private:
-  // A voltage in mV and a current in mA.
+  // File paths of a voltage in mV and a current in mA.
   using Rail = std::pair<std::string, std::string>;
 
   PowerMeter(std::vector<Rail> rails, std::string names);
   double Watts() const;
-  void AddUp();  // under the lock
+  void AddUp();  // call with the lock held
 
   std::vector<Rail> rails_;
   std::string names_;
@@ -64,7 +65,7 @@ class PowerMeter {
   std::condition_variable stopped_;
   bool stop_ = false;
   double joules_ = 0, watts_ = 0;
-  double last_ = 0;  // seconds of a steady clock
+  double last_ = 0;  // time of a steady clock in seconds
   std::thread thread_;
 };
 

@@ -1,8 +1,8 @@
-// Prefill and decode speed against what the machine can do, for a model or for random weights in
-// any shape. On the CPU the yardsticks (read bandwidth, peak multiply-add rate) are measured by
-// bursts right before and after each piece of work, because shared machines change speed from
-// second to second; ratios are medians of such pairs. On a GPU the read bandwidth is measured once.
-// --scenario measures what serving many sequences brings instead.
+// Measures prefill and decode speed against what the machine can do, for a model or for random
+// weights in any shape. On the CPU, bursts measure the yardsticks (read bandwidth, peak
+// multiply-add rate) right before and after each piece of work, because shared machines change
+// speed from second to second. Ratios are medians of such pairs. On a GPU the read bandwidth is
+// measured once. --scenario measures serving many sequences instead.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -23,7 +23,8 @@
 namespace kuiper::tools {
 namespace {
 
-// The largest pool any row needs and the memory allows; rows that need more are left out later.
+// Chooses the largest pool that any row needs and that fits in memory; rows that need more are left
+// out later.
 Status ChoosePool(const Workload& w, int longest_prompt, const OpenedModel& model,
                   EngineConfig* config) {
   if (!config->paged) return OkStatus();
@@ -70,7 +71,7 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const BenchOptions& options, cons
   return Engine::Create(config, std::move(model));
 }
 
-// The yardsticks of the engine's decode steps and prompts.
+// Makes the yardsticks for the engine's decode steps and prompts.
 StatusOr<std::unique_ptr<Machine>> MakeMachine(const BenchOptions& options, const Engine& engine) {
   KU_ASSIGN_OR_RETURN(
       std::unique_ptr<Machine> machine,
@@ -94,13 +95,13 @@ void AddRow(const Engine& engine, const Row& row, Report* report) {
   report->Add(line);
 }
 
-// Reads what the memory took, and measures all rows. A run for each page size makes an engine.
+// Reads the memory usage, and measures all rows. A run for each page size makes its own engine.
 Status BenchRatesOf(const BenchOptions& options, Report* report) {
   const Workload& w = options.workload;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
 
-  // Memory is read before the yardsticks take some.
+  // Read the memory usage before the yardsticks allocate memory.
   KU_ASSIGN_OR_RETURN(const Completion warm_up,
                       engine->Generate(MakeBenchRequest(*engine, longest, 2, 0)));
   const size_t peak_resident = 1024 * ReadKey("/proc/self/status", "VmHWM:").value_or(0);
@@ -151,7 +152,7 @@ Status BenchWarmPrefix(BenchOptions options, Report* report) {
   Workload w = options.workload;
   for (int& tokens : w.prompts) tokens += kQuestionTokens;
   w.contexts = w.prompts;
-  w.batches = {2};  // room for a second sequence that shares nothing
+  w.batches = {2};  // memory for a second sequence that shares no pages
   options.config.prefix_cache = true;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
   PrintDevice(*engine, report);
@@ -171,7 +172,7 @@ Status BenchSharedPrompt(BenchOptions options, Report* report) {
   return BenchCascade(*with, *without, w, report);
 }
 
-// Two users, with the policy that fills steps and with the one for their delay.
+// Measures two users, with the throughput policy and with the latency policy.
 Status BenchTwoUsers(BenchOptions options, Report* report) {
   Workload w = options.workload;
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
@@ -185,7 +186,7 @@ Status BenchTwoUsers(BenchOptions options, Report* report) {
                       options.workload, report);
 }
 
-// What needs the kernels of a model and no engine.
+// Runs scenarios that need a model's kernels but no engine.
 Status BenchKernels(const BenchOptions& options, Report* report) {
   KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
   const EngineConfig& c = options.config;
@@ -202,11 +203,12 @@ Status BenchKernels(const BenchOptions& options, Report* report) {
   if (options.Is("layout")) {
     return BenchLayout(std::move(model), bench, {c.dtype, c.int8_head, c.int8_activations}, report);
   }
-  bench.ops.determinism = Determinism::kStrict;  // no matrix products
+  // Without matrix products, no memory is reserved for them.
+  bench.ops.determinism = Determinism::kStrict;
   return BenchAttention(model.config.decoder, bench, report);
 }
 
-// The server's own threads take what the engine leaves them.
+// The server's own threads use the CPU time that the engine leaves.
 Status BenchServerOf(BenchOptions options, Report* report) {
   if (!options.serve.url.empty()) return BenchServe(options.serve, report);
   if (!options.invent.empty() && !options.tokenizer.has_value()) {

@@ -9,7 +9,7 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kFillTokens = 256;  // that are stored together
+constexpr int kFillTokens = 256;  // tokens that are stored at a time
 
 StatusOr<Buffer> ToDevice(ComputeDevice& device, const std::vector<int32_t>& values) {
   KU_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(values.size() * sizeof(int32_t)));

@@ -1,5 +1,5 @@
-// Keys and values that are made up: caches of decode steps that no prompt has filled, and the
-// attention of such steps by itself, one layer after the other as in a decode step, so that caches
+// Random keys and values: caches for decode steps without computing a prompt. DecodeAttention runs
+// the attention of such steps by itself, layer after layer as in a decode step, so that CPU caches
 // hold as little as they do there.
 #pragma once
 
@@ -13,38 +13,39 @@
 
 namespace kuiper::tools {
 
-// Sequences that are all as long. Contiguous: page_size is 0.
+// Sequences of equal length. page_size 0 means contiguous.
 struct KvLoad {
   int context = 0, batch = 1, page_size = 0;
-  bool shuffled = false;  // pages in random order; else as sequences take them that grow together
+  // Pages in random order; else in the order of sequences that grow together.
+  bool shuffled = false;
 
   bool paged() const { return page_size > 0; }
   int pages_per_sequence() const;
-  // With the null page; contiguous: rows. May be more than an int can count.
+  // Includes the null page; contiguous: cache rows. May exceed the range of int.
   int64_t num_pages() const { return 1 + int64_t{batch} * pages_per_sequence(); }
 };
 
 KvShape ShapeOf(const DecoderConfig& config, KvFormat format, const KvLoad& load);
 bool FitsMemory(const ComputeDevice& device, const DecoderConfig& config, KvFormat format,
                 const KvLoad& load);
-// [batch, pages_per_sequence]
+// Returns [batch, pages_per_sequence].
 std::vector<int32_t> BlockTables(const KvLoad& load);
 // Fills all layers of the cache's usable pages with the same random keys and values.
 Status FillKv(Ops& ops, const DecoderConfig& config, const KvCache& kv);
 
-// A cache of random keys and values, and what a decode step needs to attend to it.
+// A cache of random keys and values, and the inputs of a decode step that attends to it.
 class DecodeAttention {
  public:
   // `ops` must outlive it.
   static StatusOr<std::unique_ptr<DecodeAttention>> Make(Ops& ops, const DecoderConfig& config,
                                                          DType weights, KvFormat format,
                                                          const KvLoad& load);
-  // What Ops::Reserve needs for it.
+  // The limits to pass to Ops::Reserve.
   static OpsLimits Limits(const DecoderConfig& config, int context, int batch);
 
-  // Attends in all layers, n times, and waits.
+  // Runs the attention of all layers, n times, and waits.
   Status Run(int n);
-  double bytes() const { return bytes_; }  // of keys and values, read by one of them
+  double bytes() const { return bytes_; }  // bytes of keys and values that one run reads
 
  private:
   DecodeAttention(Ops& ops, double bytes) : ops_(ops), bytes_(bytes) {}

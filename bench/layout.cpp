@@ -1,5 +1,6 @@
-// Paged beside contiguous in turns: attention alone, and whole decode steps through the engine's
-// own runner. Keys and values are made up, so that a context of any length is there at once.
+// Compares the paged and the contiguous layout in alternating runs: attention by itself, and whole
+// decode steps through the engine's own runner. Keys and values are random, so that a context of
+// any length is available at once.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -15,9 +16,9 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kTurn = 4;  // steps of a side before the other has its turn
+constexpr int kTurn = 4;  // consecutive steps of one side in an alternating run
 
-// A step of all sequences; `tables` is empty where the runner knows them.
+// Plans a step of all sequences; `tables` is empty if the runner already has them.
 StepPlan PlanOf(const KvLoad& load, const std::vector<int32_t>& tables, int vocab, int num_kept) {
   StepPlan plan;
   const std::ptrdiff_t columns = tables.empty() ? 0 : load.pages_per_sequence();
@@ -35,7 +36,7 @@ StepPlan PlanOf(const KvLoad& load, const std::vector<int32_t>& tables, int voca
   return plan;
 }
 
-// Decode steps of sequences that all have the same context; each step is the same one again.
+// Decode steps of sequences with equal context; each step repeats the same one.
 class DecodeSteps {
  public:
   static StatusOr<std::unique_ptr<DecodeSteps>> Make(Ops& ops, const Model& model, KvFormat format,
@@ -79,7 +80,8 @@ StatusOr<double> SecondsOf(const Steps& steps) {
   return SecondsSince(begin) / kTurn;
 }
 
-// Pairs of turns, which side goes first alternating; the first pair is not counted.
+// Measures pairs of alternating runs; the side that goes first alternates. The first pair is not
+// counted.
 StatusOr<Line> InTurns(const char* phase, const KvLoad& load, const Workload& w, const Steps& paged,
                        const Steps& contiguous) {
   std::vector<double> paged_ms, contiguous_ms, ratios;
@@ -145,7 +147,7 @@ Status BenchLayout(OpenedModel opened, const KernelBench& bench, const WeightOpt
       for (const int page_size : bench.page_sizes) {
         const KvLoad load = {
             .context = context, .batch = batch, .page_size = page_size, .shuffled = true};
-        KvLoad both = load;  // the two layouts are there together
+        KvLoad both = load;  // both layouts are in memory at the same time
         both.batch *= 2;
         if (!FitsMemory(ops->device(), d, kv, both)) {
           std::fprintf(stderr, "note: %d x %d tokens are left out: no room for two KV caches\n",

@@ -16,11 +16,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Every tokenizer has tokens for the 256 bytes, and those of most stand in front.
+// Every tokenizer has tokens for the 256 bytes; in most, they come first.
 constexpr int kFirstId = 4, kLastId = 255;
 constexpr int kMaxTokens = 1 << 20;
 
-// "a,b" -> {a, b}; empty when one is no number.
+// Parses "a,b" into {a, b}; empty if a part is not a number.
 std::vector<double> Numbers(const std::string& text) {
   std::vector<double> numbers;
   for (size_t at = 0; at <= text.size();) {
@@ -39,7 +39,7 @@ bool IsLength(double value) {
   return value >= 1 && value <= kMaxTokens && value == std::floor(value);
 }
 
-// The body that a line of a batch file stands for, as a stream with its usage.
+// Returns the request body for a line of a batch file, with streaming and usage turned on.
 StatusOr<PlannedCall> CallOf(const std::string& line, int64_t number, const std::string& model) {
   const std::string name = "line " + std::to_string(number);
   Json json = Json::parse(line, nullptr, false);

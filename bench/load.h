@@ -1,5 +1,4 @@
-// What a load is made of: when each request is sent, and what it asks for. The same seed gives the
-// same load.
+// The requests of a load: when each is sent, and its body. The same seed gives the same load.
 #pragma once
 
 #include <random>
@@ -10,11 +9,11 @@
 
 namespace kuiper::tools {
 
-// How long prompts or answers are, in tokens.
+// A distribution of prompt or answer lengths, in tokens.
 class Lengths {
  public:
-  // "128", "uniform:64,256", or "lognormal:MEDIAN,SIGMA,MAX" with the standard deviation of the
-  // logarithm. kInvalidArgument, naming the parameter.
+  // Parses "128", "uniform:64,256", or "lognormal:MEDIAN,SIGMA,MAX", where SIGMA is the standard
+  // deviation of the logarithm. Returns kInvalidArgument, naming the parameter.
   static StatusOr<Lengths> Parse(const std::string& text, const char* parameter);
 
   int Draw(std::mt19937_64* random) const;
@@ -29,28 +28,29 @@ class Lengths {
 };
 
 struct LoadSpec {
-  double request_rate = 1;  // a second, in a Poisson process; 0: all at once
-  int requests = 100;       // that are measured
-  double duration = 0;      // seconds after which none is sent any more; 0: any
-  int warm_up = 0;          // requests before those
-  int concurrency = 0;      // at most so many at the same time; 0: any number
+  double request_rate = 1;  // per second, in a Poisson process; 0: all at once
+  int requests = 100;       // measured requests
+  double duration = 0;      // seconds after which no more requests are sent; 0: no limit
+  int warm_up = 0;          // requests before the measured ones
+  int concurrency = 0;      // maximum number of requests at the same time; 0: no limit
   uint64_t seed = 1;
   std::string prompt_lengths = "128", answer_lengths = "64";
-  std::string input;  // lines of a batch file instead; "": none
+  std::string input;  // file with batch lines to send instead; "": none
 };
 
 struct PlannedCall {
-  double seconds = 0;  // from the begin of the load
+  double seconds = 0;  // from the beginning of the load
   bool is_warm_up = false;
   std::string path;  // without /v1
   std::string body;
-  int tokens = 0;  // of prompt and answer, at most; 0: not known
+  int tokens = 0;  // maximum of prompt plus answer; 0: unknown
 };
 
-// `model` is what the bodies call the model.
+// `model` is the model name in the bodies.
 StatusOr<std::vector<PlannedCall>> PlanLoad(const LoadSpec& spec, const std::string& model);
 
-// A stream of an answer of so many tokens to so many random ones.
+// Returns the body of a streaming request with prompt_tokens random tokens and an answer of
+// answer_tokens tokens.
 std::string RandomPromptBody(const std::string& model, int prompt_tokens, int answer_tokens,
                              std::mt19937_64* random);
 

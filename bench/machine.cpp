@@ -10,12 +10,12 @@
 namespace kuiper::tools {
 namespace {
 
-// Kilobytes of this process's memory that lie in huge pages.
+// Returns the kilobytes of this process's memory in huge pages.
 size_t HugeKilobytes() {
   return ReadKey("/proc/self/smaps_rollup", "AnonHugePages:").value_or(0);
 }
 
-// Medians, quartiles and the whole range, in 10^9 per second.
+// Medians, quartiles and the whole range, in units of 10^9 per second.
 Json RangeOf(const std::vector<double>& rates) {
   const Spread spread = SpreadOf(rates).Times(1e-9);
   const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
@@ -38,7 +38,7 @@ StatusOr<std::unique_ptr<Machine>> Machine::Make(Device device, DType weights, s
     machine->pool_ = std::make_unique<cpu::ThreadPool>(threads);
     return machine;
   }
-  // Far more than a GPU's L2; the emulated device is slow, and its figures mean nothing.
+  // Far larger than a GPU's L2 cache. The emulated device is slow, and its figures mean nothing.
   const size_t read = device.type == DeviceType::kSimt ? size_t{1} << 16 : size_t{1} << 30;
   KU_ASSIGN_OR_RETURN(machine->rates_, MeasureDeviceRates(device, read, 10));
   return machine;
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Machine>> Machine::Make(Device device, DType weights, s
 
 double Machine::Bandwidth() {
   if (pool_ == nullptr) return rates_.read;
-  // A different part each time, so that no cache has it.
+  // Reads a different part each time, so that it is not in a cache.
   const size_t bytes = std::min<size_t>(memory_.bytes(), size_t{128} << 20);
   if (offset_ + bytes > memory_.bytes()) offset_ = 0;
   const char* data = static_cast<const char*>(memory_.data()) + offset_;
@@ -74,7 +74,7 @@ Json Machine::Describe() const {
   }
   if (pool_ == nullptr) {
     json["read_gbps"] = rates_.read / 1e9;
-    json["copy_gbps"] = rates_.copy / 1e9;  // read + written
+    json["copy_gbps"] = rates_.copy / 1e9;  // bytes read plus bytes written
   }
   if (!peaks_.empty()) json["peak_gflops"] = RangeOf(peaks_);
   if (power_ != nullptr) json["power_rails"] = power_->rails();

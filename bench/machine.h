@@ -1,5 +1,6 @@
-// The yardsticks of kuiper_bench: what the machine reaches at best. On the CPU by bursts, which the
-// caller puts right before and after each piece of work; on another device once.
+// The yardsticks of kuiper_bench: the highest rates of the machine. On the CPU they are measured by
+// bursts, which the caller runs right before and after each piece of work; on other devices they
+// are measured once.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +20,22 @@ namespace kuiper::tools {
 
 class Machine {
  public:
-  // For work that reads `bytes` of memory (more than 512 MB are not measured differently) and
-  // multiplies weights of this type.
+  // For work that reads `bytes` of memory and multiplies weights of this type. At most 512 MB are
+  // used for the measurement.
   static StatusOr<std::unique_ptr<Machine>> Make(Device device, DType weights, size_t bytes,
                                                  int threads);
 
-  // Bytes per second of reading; on the CPU from huge pages, as weights can lie in.
+  // Returns the bytes per second of reading; on the CPU from huge pages, which weights can use too.
   double Bandwidth();
-  // FLOP per second; absent on devices where nothing measures it.
+  // Returns FLOP per second; absent if the device has no measurement.
   std::optional<double> Peak();
-  // Joules since a point in the past; absent where no board measures its power.
+  // Returns the joules since a point in the past; absent if no board measures its power.
   std::optional<double> Joules();
   void MeasurePower(std::unique_ptr<PowerMeter> power) { power_ = std::move(power); }
-  // Bursts are short and next to the work; otherwise a piece of work should be long.
+  // True if bursts are short and next to the work; otherwise each piece of work should be long.
   bool bursts() const { return pool_ != nullptr; }
   const DeviceRates& rates() const { return rates_; }
-  // The yardsticks, with the range over all bursts so far.
+  // Returns the yardsticks, with the range over all bursts so far.
   Json Describe() const;
 
  private:
@@ -42,10 +43,10 @@ class Machine {
 
   DType type_;
   std::unique_ptr<cpu::ThreadPool> pool_;   // CPU
-  Buffer memory_;                           // CPU: what the bursts read
-  size_t offset_ = 0;                       // of the next burst
-  double in_huge_pages_ = 0;                // CPU: a part of 1 of memory_
-  std::vector<double> bandwidths_, peaks_;  // CPU: of all bursts
+  Buffer memory_;                           // CPU: memory that the bursts read
+  size_t offset_ = 0;                       // where the next burst begins
+  double in_huge_pages_ = 0;                // CPU: share of memory_, from 0 to 1
+  std::vector<double> bandwidths_, peaks_;  // CPU: results of all bursts
   std::unique_ptr<PowerMeter> power_;
   DeviceRates rates_;  // not on the CPU
 };

@@ -1,5 +1,5 @@
-// Memory waste of the paged and the contiguous KV cache under one load: the scheduler and its pages
-// with a runner that computes nothing.
+// Memory waste of the paged and the contiguous KV cache under the same load: the real scheduler and
+// pages, with a runner that computes nothing.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kSeed = 1;
 constexpr double kPromptMedian = 256, kPromptSigma = 1, kAnswerMean = 128;
 constexpr int kStepTokens = 512;
-// A step takes as long as Qwen3-0.6B did on the CPU of docs/benchmarks.md, nearly.
+// A step takes nearly as long as that of Qwen3-0.6B on the CPU of docs/benchmarks.md.
 constexpr double kStepSeconds = 0.040, kTokenSeconds = 0.003;
 
 struct Lengths {
@@ -28,13 +28,13 @@ struct Lengths {
 
 struct Sample {
   double begin = 0, seconds = 0;
-  int sequences = 0;  // that hold memory
+  int sequences = 0;  // sequences that hold memory
   int64_t tokens = 0, capacity = 0;
 
   double waste() const { return 1 - static_cast<double>(tokens) / static_cast<double>(capacity); }
 };
 
-// The same on every platform, unlike the distributions of <random>.
+// Gives the same results on every platform, unlike the distributions of <random>.
 std::vector<Lengths> DrawLengths(const MemoryLoad& load) {
   std::mt19937_64 bits(kSeed);
   const auto uniform = [&] { return std::ldexp(static_cast<double>(bits() >> 11), -53); };
@@ -52,7 +52,7 @@ std::vector<Lengths> DrawLengths(const MemoryLoad& load) {
   return lengths;
 }
 
-// The state while a step runs, and the clock after it.
+// Records the state during a step, and advances the clock to its end.
 Sample Observe(Scheduler& scheduler, const BlockPool& pool, const StepPlan& plan, int requests,
                double* clock) {
   Sample sample{.begin = *clock, .seconds = kStepSeconds + kTokenSeconds * plan.num_tokens()};

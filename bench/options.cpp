@@ -32,7 +32,7 @@ NamedValues OneScenario(const Scenario** chosen) {
   return named;
 }
 
-// "rates, throughput, prefix"
+// Returns "rates, throughput, prefix".
 std::string ScenarioNames() {
   std::string names;
   for (const Scenario& scenario : kScenarios)
@@ -60,7 +60,7 @@ std::vector<std::string> With(std::vector<std::string> names,
   return names;
 }
 
-// Of --scenario serve: the load, and what is written about it.
+// Flags of --scenario serve: the load, and the files it writes.
 std::vector<FlagRow> ServeRows(BenchOptions& o) {
   const std::vector<std::string> serve = {"serve"};
   const Limits any = {.max = 1e9};
@@ -95,7 +95,7 @@ std::vector<FlagRow> ServeRows(BenchOptions& o) {
   };
 }
 
-// Of scenarios without an engine, and of the report.
+// Flags of scenarios without an engine, and of the report.
 std::vector<FlagRow> OtherRows(BenchOptions& o) {
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
@@ -193,7 +193,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
   return rows;
 }
 
-// Every flag that is given must be read.
+// Refuses flags that the scenario does not use.
 Status CheckRead(const ParsedArgs& args, BenchOptions& options) {
   for (const auto& [flag, names] : Rows(options)) {
     const bool is_read = names.empty() || std::find(names.begin(), names.end(),

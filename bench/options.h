@@ -1,4 +1,4 @@
-// What the flags of kuiper_bench ask for. Errors are kInvalidArgument.
+// The values of kuiper_bench's flags. Errors are kInvalidArgument.
 #pragma once
 
 #include <optional>
@@ -18,11 +18,11 @@ namespace kuiper::tools {
 constexpr const char* kBenchUsage =
     "kuiper_bench [MODEL | --invent CONFIG.json | --url URL] [options]";
 
-// What --scenario names.
+// A value of --scenario.
 struct Scenario {
   const char* name;
-  std::vector<int> batches;  // what --batch is when it is not given
-  std::vector<int> prompts;  // the same of --prompt-tokens
+  std::vector<int> batches;  // default of --batch
+  std::vector<int> prompts;  // default of --prompt-tokens
   std::vector<int> contexts;
   bool needs_model;
 };
@@ -31,24 +31,25 @@ struct BenchOptions {
   BenchOptions();
 
   const Scenario* scenario;
-  std::string invent;  // a config.json; "": the model of the command line
+  // A config.json for a model with random weights; "": the model of the command line.
+  std::string invent;
   EngineConfig config;
   Workload workload;
   MemoryLoad load;
   ServeOptions serve;
-  std::vector<int> sides = {512};  // of pictures
+  std::vector<int> sides = {512};  // side lengths of square images, in pixels
   std::string csv, json, text;
   std::string compare;    // an earlier report; "": none
   double tolerance = 10;  // percent
-  std::string host_root;  // stands before /proc and /sys
+  std::string host_root;  // prefix of /proc and /sys
   std::optional<std::string> tokenizer;
 
   bool Is(std::string_view name) const { return scenario->name == name; }
 };
 
-// The flags, whose values go to `options`.
+// Returns the flags, whose values go to `options`.
 std::vector<Flag> BenchFlags(BenchOptions& options);
-// Checks what was given, and gives the workload the lists that were not.
+// Checks the given flags, and sets the workload's lists that were not given to their defaults.
 Status FinishOptions(const ParsedArgs& args, BenchOptions* options);
 
 }  // namespace kuiper::tools

@@ -22,7 +22,7 @@ std::string Padded(const std::string& text, size_t width, bool left) {
   return left ? text + space : space + text;
 }
 
-// The value at a share of the way through sorted values, between its neighbours.
+// Returns the quantile of sorted values at `share`, interpolated between neighbours.
 double Quantile(const std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto i = static_cast<size_t>(at);

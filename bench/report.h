@@ -1,5 +1,6 @@
-// What kuiper_bench reports: facts about what ran and on what, and lines of figures, printed as
-// they come and kept for JSON, CSV and a comparison with an earlier report. Measures nothing.
+// The report of kuiper_bench: facts about the run and the machine, and lines of figures. Lines are
+// printed as they come, and kept for JSON, CSV and a comparison with an earlier report. Measures
+// nothing itself.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@ using Json = nlohmann::ordered_json;
 
 // A figure that was measured several times.
 struct Spread {
-  double median = 0, low = 0, high = 0;  // the quartiles around it
-  int count = 0;                         // 0: it is not known
+  double median = 0, low = 0, high = 0;  // quartiles around the median
+  int count = 0;                         // 0: the figure is unknown
 
-  // Of the same figure in another unit.
+  // Returns the figure in another unit.
   Spread Times(double factor) const {
     return {median * factor, low * factor, high * factor, count};
   }
@@ -31,20 +32,20 @@ struct Spread {
 Spread SpreadOf(std::vector<double> values);
 double Median(std::vector<double> values);
 
-// One line: what it is of, and its figures.
+// One line: the keys that identify it, and its figures.
 class Line {
  public:
-  // Lines of two reports with the same keys are compared.
+  // Lines of two reports with equal keys are compared.
   Line& Key(std::string name, std::string value);
   Line& Key(std::string name, int64_t value);
-  // What is compared: smaller is better. The column "spread" has the distance of the quartiles in
-  // percent of the median.
+  // Adds the figure to compare; smaller is better. The column "spread" has the interquartile range
+  // in percent of the median.
   Line& Cost(std::string name, const Spread& value, int digits = 2);
-  // Absent: nothing measures it here.
+  // Adds a figure; absent if there is no measurement on this machine.
   Line& Figure(std::string name, std::optional<double> value, int digits = 1);
-  // A part of a whole, printed in percent, with digits behind the point.
+  // Adds a share of a whole, printed in percent, with `digits` decimals.
   Line& Share(std::string name, std::optional<double> value, int digits = 1);
-  // A ratio, printed with an "x".
+  // Adds a ratio, printed with an "x".
   Line& Ratio(std::string name, std::optional<double> value);
 
  private:
@@ -61,11 +62,11 @@ class Line {
   std::vector<Cell> cells_;
 };
 
-// The fields of a row in JSON that other reports are compared by.
-inline constexpr const char* kQuartiles = "_quartiles";  // the end of the name
+// JSON fields of a row that are used for comparison with other reports.
+inline constexpr const char* kQuartiles = "_quartiles";  // suffix of the name
 inline constexpr const char* kOfRoof = "of_roof";
 
-// A line's cost, and what tells the line apart.
+// A line's cost, and the keys that identify the line.
 struct ReportedCost {
   std::vector<std::pair<std::string, std::string>> keys;
   std::string name;
@@ -78,35 +79,37 @@ class Report {
  public:
   explicit Report(std::string scenario);
 
-  // Facts stand in the order in which they are set. Objects print as a line of their own.
+  // Sets a fact. Facts keep the order in which they are set. An object is printed as a line of its
+  // own.
   void Set(const std::string& name, Json value);
   // Prints a line of text between tables.
   void Print(const char* format, ...) __attribute__((format(printf, 2, 3)));
-  // Prints what the version, the machine and the yardsticks were.
+  // Prints the version, the machine and the yardsticks.
   void PrintFacts() const;
-  // Prints the line on stdout, below a heading where the columns change.
+  // Prints the line on stdout, with a heading before it if the columns change.
   void Add(const Line& line);
 
-  // The facts and "rows": an object for each line, with quartiles and counts of costs.
+  // Returns the facts and "rows": an object for each line, with quartiles and counts of costs.
   Json ToJson() const;
   Status WriteJson(const std::string& path) const;
   Status WriteCsv(const std::string& path) const;
-  // What is compared of each line that costs something.
+  // Returns the costs to compare, of all lines that have one.
   std::vector<ReportedCost> Costs() const;
   std::string scenario() const { return facts_["scenario"].get<std::string>(); }
 
  private:
   Json facts_;
   std::vector<Line> lines_;
-  std::vector<std::string> heading_;  // of the last line that was printed
+  std::vector<std::string> heading_;  // heading of the last printed line
 };
 
-// The lines of a report in a file. kInput when the file is no report of this scenario.
+// Reads the lines of a report from a file. Returns kInput if the file is not a report of this
+// scenario.
 StatusOr<JsonNode> ReadRows(const std::string& path, const std::string& scenario);
-// Prints the cost of each line beside that of the line with the same keys among `rows`, which come
-// from `path`. A line is slower when its cost, and its share of the roof where both reports know
-// it, are worse by more than `tolerance`, a part of 1. kInternal when one is, kInput when no line
-// is among the rows.
+// Prints the cost of each line next to that of the line with equal keys among `rows`, which were
+// read from `path`. A line is slower if its cost is worse by more than `tolerance`, a share from 0
+// to 1. If both reports have its share of the roof, that must be worse as well. Returns kInternal
+// if a line is slower, kInput if no line is among the rows.
 Status CompareReports(const Report& report, const JsonNode& rows, const std::string& path,
                       double tolerance);
 

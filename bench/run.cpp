@@ -14,11 +14,11 @@ constexpr int kGroup = 4;  // steps between two bursts
 
 struct Rows {
   double count = 0;
-  double keys = 0;  // that they see, in all
+  double keys = 0;  // keys that the rows attend to, in total
 };
 
-// Floating-point operations of a step; multiply-adds count as two. Only `outputs` go through the
-// head, and through the last layer once all have their keys and values.
+// Returns the floating-point operations of a step; multiply-adds count as two. Only `outputs` go
+// through the LM head, and through the last layer after the keys and values of all rows are stored.
 double Flops(const DecoderConfig& d, const Rows& all, const Rows& outputs) {
   const double hidden = d.hidden;
   const auto behind_qkv = [&](const Rows& rows) {
@@ -37,7 +37,7 @@ double KvBytesPerToken(const Engine& engine) {
 
 StatusOr<Row> Prefill(Engine& engine, Machine& machine, const Workload& w, int tokens) {
   const double n = tokens, chunks = std::ceil(n / w.StepTokens());
-  // Each chunk reads the weights, and what the cache has by then.
+  // Each chunk reads the weights, and the cache content so far.
   const Work work = {
       chunks * (static_cast<double>(engine.weight_bytes_per_token()) +
                 KvBytesPerToken(engine) * (n + std::min<double>(n, w.StepTokens())) / 2),
@@ -56,7 +56,7 @@ Status EndedEarly() {
   return Status(StatusCode::kInternal, "a sequence stopped decoding before the measurement's end");
 }
 
-// Steps between two bursts; without bursts they follow each other as in real use.
+// Returns the steps between two bursts; without bursts, steps follow each other as in real use.
 int GroupOf(const Machine& machine, const Workload& w) {
   return machine.bursts() ? kGroup : std::max(w.steps, kGroup);
 }
@@ -99,7 +99,7 @@ StatusOr<Measurement> Measure(Machine& machine, const Work& work, int groups, in
     const double drawn = machine.Joules().value_or(0) - before;
     if (work.flops > 0) peak += machine.Peak().value_or(0) / 2;
     if (work.bytes > 0) bandwidth += machine.Bandwidth() / 2;
-    if (g == 0) continue;  // touches memory for the first time
+    if (g == 0) continue;  // warm-up: touches memory for the first time
     const double s = elapsed / group;
     const double memory = bandwidth > 0 ? work.bytes / bandwidth / s : 0;
     const double arithmetic = peak > 0 ? work.flops / peak / s : 0;
@@ -185,11 +185,13 @@ int Workload::StepTokens() const {
 }
 
 int Workload::NewTokens(int context, int batch) const {
-  // While one has no token yet the others take one each of a step, and prompts the rest.
+  // Until all have their first token, the others take one token each of a step, and prompts take
+  // the remainder.
   const int64_t prefill_steps = int64_t{batch} * context / (StepTokens() - batch + 1) + 1;
   const int group = std::max(steps, kGroup);
-  const int measured = group * (repetitions + 1);         // the first group is to warm up
-  return static_cast<int>(prefill_steps) + measured + 2;  // a step runs ahead, none is the last
+  const int measured = group * (repetitions + 1);  // one more group for warm-up
+  // One step is scheduled ahead, and none is the last.
+  return static_cast<int>(prefill_steps) + measured + 2;
 }
 
 void PrintDevice(const Engine& engine, Report* report) {
@@ -207,7 +209,7 @@ void PrintDevice(const Engine& engine, Report* report) {
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed) {
   Request request;
   const ModelConfig& model = engine.model_config();
-  // Pads of pictures need pictures.
+  // Image and video placeholder tokens would need images, so exclude them.
   const int vocab = model.vision_tokens.has_value()
                         ? std::min(model.vision_tokens->image_pad, model.vision_tokens->video_pad)
                         : model.decoder.vocab;

@@ -1,4 +1,4 @@
-// What scheduling costs on the host: no model, no tensors.
+// Measures the cost of scheduling on the host: no model, no tensors.
 #include "kuiper/engine/scheduler.h"
 
 #include <algorithm>

@@ -14,8 +14,8 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kPromptTokens = 16;   // of the server's cost, which is that of decoding
-constexpr int kMoreContext = 4096;  // of requests whose length is not known
+constexpr int kPromptTokens = 16;   // prompts of the server cost scenario, which measures decoding
+constexpr int kMoreContext = 4096;  // context for requests of unknown length
 
 HttpHeaders KeyHeaders() {
   const char* key = std::getenv("KUIPER_API_KEY");
@@ -23,7 +23,7 @@ HttpHeaders KeyHeaders() {
   return {{"Authorization", std::string("Bearer ") + key}};
 }
 
-// The tokens per second of sequences from when all of them have one until the first one ends.
+// Returns the tokens per second of sequences, from when all have a token until the first one ends.
 StatusOr<double> DecodeRate(const std::vector<std::vector<double>>& arrivals) {
   double begin = 0, end = arrivals.at(0).back();
   for (const std::vector<double>& times : arrivals) {
@@ -52,10 +52,10 @@ std::vector<PlannedCall> SameLength(int sequences, int answer_tokens, uint64_t s
   return calls;
 }
 
-// What a way of asking takes.
+// The cost of one way to run requests.
 struct Cost {
   double tokens_per_second = 0;
-  double cpu_seconds = 0;  // of the engine's thread, with the prompts
+  double cpu_seconds = 0;  // CPU time of the engine's thread, including prompts
 };
 
 double ThreadSeconds() {
@@ -64,7 +64,7 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// On the engine's thread.
+// Runs on the engine's thread.
 StatusOr<double> EngineRate(Engine& engine, int sequences, int answer_tokens, int seed) {
   engine.ClearPrefixCache();
   std::map<int64_t, std::vector<double>> arrivals;
@@ -135,7 +135,7 @@ Status BenchBatch(BenchServer& server, HttpClient& client, int batch, const Work
   for (int r = 0; r <= w.repetitions; ++r) {
     KU_ASSIGN_OR_RETURN(const Cost direct, CostAlone(server, batch, w.steps, r * batch));
     KU_ASSIGN_OR_RETURN(const Cost through, CostServed(server, client, batch, w.steps, r));
-    if (r == 0) continue;  // touches memory for the first time
+    if (r == 0) continue;  // warm-up: touches memory for the first time
     alone.push_back(direct.tokens_per_second);
     milliseconds.push_back(1e3 * batch / through.tokens_per_second);
     ratios.push_back(through.tokens_per_second / direct.tokens_per_second);

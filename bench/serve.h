@@ -1,5 +1,5 @@
-// What a server does under a load of requests that come when they come, and what it costs beside
-// the engine alone.
+// Measures a server under a load of requests that arrive at scheduled times, and its cost compared
+// with the engine by itself.
 #pragma once
 
 #include <string>
@@ -17,24 +17,26 @@
 namespace kuiper::tools {
 
 struct ServeOptions {
-  std::string url;  // of a server that runs; "": one within this process
+  std::string url;  // address of a running server; "": start one within this process
   LoadSpec load;
-  double ttft_slo = 0, itl_slo = 0;  // milliseconds; 0: any
+  double ttft_slo = 0, itl_slo = 0;  // milliseconds; 0: no limit
 };
 
-// The load against the server at `url`.
+// Runs the load against the server at `url`.
 Status BenchServe(const ServeOptions& options, Report* report);
-// The same against a server of this model, in this process. Takes `sequences` requests at a time.
+// Runs the load against a server of this model in this process, which computes up to `sequences`
+// requests at a time.
 Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, int sequences,
                   Report* report);
 
-// Tokens per second of `batches` sequences with all of them decoding: of the engine by itself and
-// through a server and its clients, in turns. Medians, and the median of the pairs' ratios; the
-// last column is that of the CPU time of the engine's thread, which other programs disturb less.
+// Measures the tokens per second of `batches` sequences while all of them decode: by the engine
+// itself and through a server and its clients, alternating. Reports medians, and the median of the
+// pairs' ratios. The last column uses the CPU time of the engine's thread, which other programs
+// disturb less.
 Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& workload,
                        Report* report);
 
-// Counts and percentiles of what happened, and all calls.
+// Reports counts and percentiles of the load, and all calls.
 Status ReportLoad(const ServeOptions& options, const std::vector<CallTimes>& calls, Report* report);
 
 }  // namespace kuiper::tools

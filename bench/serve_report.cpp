@@ -1,4 +1,4 @@
-// What a load's times say: counts and goodput as facts, percentiles as lines of the report.
+// Reports the times of a load: counts and goodput as facts, percentiles as lines of the report.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -9,7 +9,7 @@
 namespace kuiper::tools {
 namespace {
 
-// Milliseconds of the requests that are measured and were answered.
+// Milliseconds of the measured requests that were answered.
 struct Latencies {
   std::vector<double> first_token, between_tokens, whole, late;
 };
@@ -87,8 +87,8 @@ void ReportCounts(const Counts& c, Report* report) {
                 c.good / seconds);
 }
 
-// Compared with another report only where the requests came at the same rate; what the client adds
-// is compared with none.
+// Compared with another report only if the requests arrived at the same rate. What the client adds
+// is never compared.
 void ReportLatency(const char* name, const std::vector<double>& values, double rate, bool is_cost,
                    Report* report) {
   if (values.empty()) return;

@@ -6,7 +6,7 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kMaxQueue = 1 << 20;  // a load is not refused: it waits
+constexpr int kMaxQueue = 1 << 20;  // requests of a load wait instead of being refused
 
 ServedModel ModelOf(const Engine& engine, const PromptTemplate& chat_template) {
   ServedModel model;
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(const EngineConfig& co
 }
 
 BenchServer::~BenchServer() {
-  if (!network_.joinable()) return;  // it did not start
+  if (!network_.joinable()) return;  // the server did not start
   http_->Stop();
   network_.join();
   loop_->Stop();

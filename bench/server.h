@@ -1,4 +1,5 @@
-// A server within this process: the engine and the network have a thread each, as in the program.
+// A server within this process: the engine and the network each have their own thread, as in the
+// real program.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ class BenchServer {
   BenchServer(const BenchServer&) = delete;
 
   std::string url() const { return http_->address() + "/v1"; }
-  const Engine& engine() const { return *engine_; }  // while nothing runs
+  const Engine& engine() const { return *engine_; }  // only while no request runs
   // Calls `f` on the engine's thread, and waits for it.
   void Call(const std::function<void(Engine&)>& f);
 

@@ -27,7 +27,7 @@ StatusOr<FirstToken> Ask(Engine& engine, int system_tokens, int question) {
   return FirstToken{c.queue_ms + c.prefill_ms, c.cached_tokens};
 }
 
-// Fills the prefix cache with the system prompt, then has all questions decode.
+// Fills the prefix cache with the system prompt, then brings all questions to decoding.
 StatusOr<Decoding> AskTogether(Engine& engine, int system_tokens, int questions, int new_tokens) {
   KU_RETURN_IF_ERROR(Ask(engine, system_tokens, 0).status());
   std::vector<Request> requests;
@@ -44,13 +44,13 @@ StatusOr<double> StepMilliseconds(Engine& engine, const Decoding& sequences, int
   return SecondsSince(begin) * 1e3 / steps;
 }
 
-// What one user saw while another's prompt was computed.
+// What one user observed while another user's prompt was computed.
 struct Disturbance {
   std::vector<double> before, gaps;  // milliseconds between two tokens
-  std::vector<double> first_tokens;  // of the other
+  std::vector<double> first_tokens;  // milliseconds to the other user's first token
 };
 
-// Adds `prompt` beside a sequence that decodes and steps until it has its first token.
+// Adds `prompt` while a sequence decodes, and runs steps until the prompt has its first token.
 Status Disturb(Engine& engine, const Decoding& user, const Workload& w, const Request& prompt,
                Disturbance* seen) {
   for (int i = 0; i < w.steps; ++i) {
@@ -100,7 +100,8 @@ Status BenchThroughput(Engine& engine, Machine& machine, const Workload& w, Repo
 Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions,
                    Report* report) {
   for (const int tokens : system_prompts) {
-    KU_RETURN_IF_ERROR(Ask(engine, tokens, 0).status());  // touches memory for the first time
+    // Warm-up: touches memory for the first time.
+    KU_RETURN_IF_ERROR(Ask(engine, tokens, 0).status());
     std::vector<double> cold_times, warm_times, ratios;
     int cached = 0;
     for (int r = 0; r < repetitions; ++r) {
@@ -136,7 +137,7 @@ Status BenchLatency(const std::vector<std::string>& names, const std::vector<Eng
           KU_RETURN_IF_ERROR(
               Disturb(engine, user, w, MakeBenchRequest(engine, prompt, 1, r + 1), &seen[e]));
           AbortAll(engine, user);
-          if (r == 0) seen[e] = {};  // touches memory for the first time
+          if (r == 0) seen[e] = {};  // warm-up: touches memory for the first time
         }
       }
       for (size_t e = 0; e < engines.size(); ++e) {

@@ -1,4 +1,5 @@
-// The tokenizer alone, on one core: how long it takes to load, and to encode and decode a text.
+// Measures the tokenizer by itself, on one core: the time to load it, and to encode and decode a
+// text.
 #include "kuiper/io/tokenizer.h"
 
 #include <fstream>

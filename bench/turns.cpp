@@ -1,8 +1,9 @@
-// One of several resident programs that take turns (tools/compare_peers.py): lines from stdin say
-// what to do, and each is answered by a line with the seconds it took.
-//   burst                the bytes per second of a read
-//   prefill TOKENS SEED  a prompt; behind its seconds the id of the first token
-//   open CONTEXT BATCH   sequences that decode, until close
+// One of several resident programs that run in alternation (tools/compare_peers.py). Each line on
+// stdin is a command; the reply is a line with the seconds it took. The commands are:
+//
+//   burst                a read; replies its bytes per second instead
+//   prefill TOKENS SEED  a prompt; also replies the id of the first token
+//   open CONTEXT BATCH   adds sequences that decode, until close
 //   step COUNT           steps of all of them
 //   close
 #include <cstdio>

@@ -1,5 +1,5 @@
-// The vision tower alone: a square picture of each size, the time of each stage and of the whole,
-// and the FLOPs of products and attention against what the machine reaches.
+// Measures the vision encoder by itself, with a square image of each size: the time of each stage
+// and of the whole. Compares the FLOPs of products and attention with what the machine reaches.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -16,7 +16,7 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kNumStages = 5;  // of VisionStage
+constexpr int kNumStages = 5;  // number of values of VisionStage
 constexpr const char* kStageNames[kNumStages] = {"patches", "embedding", "blocks", "merger",
                                                  "deepstack"};
 using PerStage = std::array<double, kNumStages>;
@@ -31,7 +31,7 @@ PerStage FlopsOf(const VisionTowerConfig& c, double n) {
 }
 
 // FLOP per second of an 8192 x 4096 x 4096 product (a small one on the emulated device): the
-// yardstick where the machine has no other.
+// yardstick if the machine has no other.
 StatusOr<double> MeasureProduct(Ops& ops, DType weights, bool is_emulated) {
   const int size = is_emulated ? 64 : 4096, rows = is_emulated ? 16 : 8192;
   OpsLimits limits;
@@ -73,8 +73,8 @@ Line StageLine(const char* stage, int side, const Spread& seconds, double flops,
   return line;
 }
 
-// Medians over the repetitions: of stages between syncs, and of the whole without. `peak` gives the
-// yardstick, which is asked for before and after each.
+// Medians over the repetitions: of stages with syncs between them, and of the whole without. `peak`
+// returns the yardstick and is called before and after each.
 Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int repetitions,
                    const std::function<double()>& peak, Report* report) {
   const VisionTowerConfig& c = encoder.config();
@@ -89,7 +89,7 @@ Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int 
   const Tensor out = memory.As(encoder.out_type(), {tokens, rows, c.out_hidden});
   std::array<std::vector<double>, kNumStages> stages;
   std::vector<double> whole, peaks = {peak()};
-  KU_RETURN_IF_ERROR(encoder.Encode(picture, out));  // kernels are loaded
+  KU_RETURN_IF_ERROR(encoder.Encode(picture, out));  // warm-up: loads kernels
   device.Sync();
   for (int i = 0; i < repetitions; ++i) {
     PerStage seconds = {};
@@ -112,7 +112,7 @@ Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int 
   double all = 0;
   for (int stage = 0; stage < kNumStages; ++stage) {
     all += flops[stage];
-    if (stages[stage][0] == 0) continue;  // a tower without deepstack
+    if (stages[stage][0] == 0) continue;  // an encoder without deepstack
     report->Add(
         StageLine(kStageNames[stage], side, SpreadOf(stages[stage]), flops[stage], yardstick));
   }
@@ -141,7 +141,7 @@ Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
   const int patches = largest * largest;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(device, options));
   LoadOptions load;
-  load.max_context = 1;  // of the decoder, which is there and idle
+  load.max_context = 1;  // for the decoder, which is loaded but idle
   load.weights.dtype = dtype;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, LoadModel(std::move(opened), *ops, load));
   const DType weights = model->decoder().config().dtype;

@@ -22,7 +22,8 @@
 namespace kuiper::demo {
 namespace {
 
-// A failure in the middle still shows what there is; an end before the first token is none.
+// If generation failed midway, still shows what there is; a failure before the first token shows
+// nothing.
 void ShowAnswers(const AnswerResult& result, TextWriter* writer, Console& console) {
   const auto show = [&](const Completion& c, bool failed) {
     const bool nothing = c.finish == FinishReason::kInterrupt && c.tokens.empty();
@@ -120,7 +121,8 @@ void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) 
   }
   for (size_t i = 0; i < remedies.size(); ++i) text += (i == 0 ? ": " : ", or ") + remedies[i];
   console_.Warning(text);
-  // Qwen's model cards warn of it; an answer that ended by itself shows that it did not happen.
+  // Qwen's model cards warn of endless repetition with greedy sampling; an answer that ended by
+  // itself did not suffer from it.
   const bool greedy = parameters.sampling.temperature == 0 && parameters.beam_width == 1;
   if (greedy && (*cut)->inside_thinking) {
     console_.Hint(
@@ -149,7 +151,7 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
   const TextStyle style = StyleOf(parameters, show_thinking);
   TextWriter writer(style, [this](std::string_view text) { Write(text); });
   Completion so_far;
-  // A fault in the middle of an answer: what there is, then the error.
+  // After a fault midway, prints the partial answer, then the error.
   const LastWords last_words([&](int exit_code, const std::string& message) {
     RestoreTerminal();
     result.status = Status(CodeOfFault(exit_code), message);
@@ -204,7 +206,7 @@ void Answerer::Write(std::string_view text) {
 
 TextStyle Answerer::StyleOf(const Request& parameters, bool show_thinking) const {
   TextStyle style{options_.format, stream_, show_thinking, parameters.num_samples > 1};
-  // Where somebody watches, and did not say that it shall be hidden.
+  // On a terminal, unless hiding was requested.
   style.dim_thinking = stream_ && console_.dims_output() && style.format == OutputFormat::kText &&
                        (show_thinking || !options_.args.given("show-thinking"));
   style.show_thinking |= style.dim_thinking;
@@ -275,7 +277,7 @@ void Answerer::Finish(AnswerResult* result) {
     if (!file.flush() && result->status.ok()) result->status = WriteFailed(options_.stats_file);
     stats_file_begun_ = true;
   }
-  // A lost terminal takes the output along; the conversation is kept.
+  // If the terminal is lost, so is the output; the conversation is kept.
   if (result->status.ok() && !TerminationAsked()) result->status = console_.output_status();
   if (!result->status.ok()) console_.Error(result->status);
 }

@@ -1,5 +1,5 @@
-// One answer: conversation -> prompt ids -> engine -> text on stdout, numbers on stderr. Shared by
-// one-shot runs and chats, so that both keep the same contract.
+// Generates one answer: conversation -> prompt ids -> engine -> text on stdout, numbers on stderr.
+// One-shot runs and chats share this code, so that both keep the same contract.
 #pragma once
 
 #include <string>
@@ -25,23 +25,24 @@ class Answerer {
  public:
   Answerer(const ProgramRun& run, Engine& engine);
 
-  // Generates and prints. Errors are printed too, as the output format wants them.
+  // Generates and prints. Errors are printed too, in the output format.
   AnswerResult Answer(StatusOr<Prompt> prompt, const Request& parameters, bool show_thinking);
 
-  // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
+  // Writes the files of --dump-tokens and --dump-logits. Prints errors; returns false if there was
+  // one.
   bool WriteDumps(const AnswerResult& result);
 
  private:
   void TakeFacts(const Prompt& prompt, AnswerResult* result) const;
-  // What nobody can see from the answer: text that slid away, a seed that was drawn.
+  // Notes facts that the answer does not show: text that a context shift dropped, a random seed.
   void NoteSurprises(const Completion& completion, const Request& parameters) const;
-  // What to raise where answers ended by a limit, and what else may help.
+  // For answers ended by a limit, says which limit to raise and what else may help.
   void WarnOfCut(const AnswerResult& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerResult* result) const;
   void Log(const char* when) const;
   void Write(std::string_view text);
   TextStyle StyleOf(const Request& parameters, bool show_thinking) const;
-  // While nothing of the answer can be seen: how far it is.
+  // Show progress while nothing of the answer is visible.
   void ShowPrompt(int64_t request, size_t prompt_tokens);
   void ShowHidden(const TextStyle& style, const Completion& so_far);
   void PrintJson(const AnswerResult& result);
@@ -52,7 +53,7 @@ class Answerer {
   Engine& engine_;
   Console& console_;
   bool stream_;
-  KvWatch* watch_;  // null where no answer is printed
+  KvWatch* watch_;  // null if no answer is printed
   PictureReader* pictures_;
   std::string model_;
   bool stats_file_begun_ = false;

@@ -1,5 +1,5 @@
-// What waits for the next message of a chat: files that /read put in front of it, and the images
-// and videos of /image and /video.
+// Attachments of the next chat message: files inserted before it by /read, and images and videos
+// from /image and /video.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,21 @@ namespace kuiper::demo {
 
 class Attachments {
  public:
-  // `pictures`: null where the model takes text only. `media`: what waits already.
+  // `pictures`: null if the model takes text only. `media`: attachments that are already pending.
   Attachments(PictureReader* pictures, std::vector<ContentPart> media)
       : pictures_(pictures), media_(std::move(media)) {}
 
-  // Each returns what to tell about it.
+  // Each returns the message to show.
   StatusOr<std::string> AddFile(const std::string& path);
-  // `command`: "/image" or "/video"; `fps` is that of videos, if it was given.
+  // `command`: "/image" or "/video"; `fps` is for videos, if it was given.
   StatusOr<std::string> AddPicture(const std::string& command, const std::string& path,
                                    std::optional<double> fps);
 
   bool empty() const { return text_.empty() && media_.empty(); }
   const std::string& text() const { return text_; }
   const std::vector<ContentPart>& media() const { return media_; }
-  // Nothing waits any longer, and pictures that the conversation does not have are forgotten.
+  // Drops all pending attachments, and the images and videos that the conversation does not
+  // contain.
   void Clear(const Conversation& conversation);
 
  private:

@@ -1,5 +1,5 @@
-// kuiper_batch: what people see of a batch (kuiper/chat/batch_job.h), and what its answers depend
-// on.
+// kuiper_batch: the terminal output of a batch (kuiper/chat/batch_job.h), and the settings that its
+// answers depend on.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@
 namespace kuiper::demo {
 namespace {
 
-// What a run returns whose answers are all there.
+// Returns the exit code of a run whose answers are complete.
 int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
   if (num_failed == 0) return kExitOk;
   run.console.Warning(std::to_string(num_failed) + " of " + Counted(num_requests, "request") +
@@ -34,7 +34,8 @@ int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
   return run.options.strict || num_failed == num_requests ? kExitInternal : kExitOk;
 }
 
-// What may stand in bodies as a flat line has it, and all else as flags.
+// Returns a body field's name in a flat line, if it is allowed there; all others are written as
+// flags.
 std::string FlatName(std::string_view name) {
   if (IsMessagesField(name) || name == "prompt") return std::string(name);
   const Parameter* parameter = FindParameter(name);
@@ -67,7 +68,7 @@ std::string ProgressText(const BatchCounts& counts, int64_t num_kept, int64_t nu
                  static_cast<double>(counts.num_tokens) / seconds,
                  kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0);
   if (num_requests == 0 || counts.num_done <= num_kept) return text;
-  // At the pace of the requests that are done.
+  // Estimates the time left from the pace of the finished requests.
   return text + TimeLeftText(seconds * static_cast<double>(num_requests - counts.num_done) /
                              static_cast<double>(counts.num_done - num_kept));
 }
@@ -180,8 +181,8 @@ StatusOr<int> RunBatch(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(const BatchResumption before,
                       ResumeBatch(*input, *output, options.batch_output, responder.fingerprint));
   if (before.num_answers > 0) {
-    run.console.Note(options.batch_output + " has " + std::to_string(before.num_answers) +
-                     " answers already: going on behind them");
+    run.console.Note(options.batch_output + " already has " + std::to_string(before.num_answers) +
+                     " answers; resuming after them");
   }
   if (input->count() > 0 && input->num_read() == input->count()) {
     return Verdict(run, before.num_failed, input->count());

@@ -9,8 +9,8 @@
 namespace kuiper::demo {
 namespace {
 
-// A text of exactly `count` tokens, the same in every run. The numbers keep a prefix cache from
-// finding one prompt in another.
+// Returns a text of exactly `count` tokens, the same in every run. Numbers in it keep a prefix
+// cache from matching one prompt to another.
 std::vector<int32_t> SyntheticPrompt(const Tokenizer& tokenizer, int count, int repetition) {
   std::vector<int32_t> ids;
   for (int i = 0; static_cast<int>(ids.size()) < count; ++i) {
@@ -24,7 +24,7 @@ std::vector<int32_t> SyntheticPrompt(const Tokenizer& tokenizer, int count, int 
   return ids;
 }
 
-// The images and videos of the options, which stand in front of the text of each prompt.
+// Returns the images and videos of the options, which precede the text of each prompt.
 StatusOr<Prompt> PicturePrompt(const ProgramRun& run) {
   if (run.options.media.empty()) return Prompt();
   Message message;

@@ -65,14 +65,15 @@ void Chat::Ask(const std::string& text) {
   Conversation before = conversation_;
   conversation_.AddUser(attachments_.text() + text, attachments_.media());
   if (Answer(std::move(before))) return attachments_.Clear(conversation_);
-  if (!attachments_.empty()) console_.Note("what was read is still there; /undo takes it back");
+  if (!attachments_.empty())
+    console_.Note("attachments are kept for the next message; /undo removes them");
 }
 
 bool Chat::Answer(Conversation before) {
   const AnswerResult result = answerer_.Answer(prompter_.Build(chat_, parameters_, &conversation_),
                                                parameters_, run_.options.show_thinking);
   const Completion& c = result.completion;
-  // On a terminal people see what went wrong; the exit code is for scripts.
+  // On a terminal users see the error; the exit code is for scripts.
   if (!result.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
     exit_code_ = ExitCodeOf(result);
   }
@@ -97,7 +98,7 @@ void Chat::SaveSession() {
   if (!saved.ok()) Fail(saved, false);
 }
 
-// A failed turn answers in the output's own form; a failed command only says so.
+// A failed turn reports its error in the output format; a failed command only prints it.
 void Chat::Fail(const Status& status, bool as_answer) {
   if (as_answer) {
     answerer_.Answer(status, parameters_, false);
@@ -111,7 +112,7 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(std::unique_ptr<SessionFile> session,
                       SessionFile::Open(run.options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run, input));
-  // Without a message they belong to the first one that is typed.
+  // If no message was given, they are attached to the first one that is typed.
   std::vector<ContentPart> media;
   if (!input.text.has_value()) {
     KU_ASSIGN_OR_RETURN(media, ReadMedia(run, input));

@@ -1,5 +1,5 @@
-// The chat of -i: lines in, answers out, and the commands that begin with '/'. One turn fails
-// alone: its question leaves the history and the chat goes on.
+// The chat of -i: lines in, answers out, and commands that begin with '/'. A failed turn affects
+// nothing else: its question is removed from the history and the chat continues.
 #pragma once
 
 #include <memory>
@@ -22,26 +22,25 @@ class Chat {
   Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
        Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media);
 
-  // Until /quit, the end of input, SIGTERM or SIGHUP; the exit code of the first turn that failed,
-  // else 0.
+  // Runs until /quit, the end of input, SIGTERM or SIGHUP. Returns the exit code of the first turn
+  // that failed, else 0.
   int Loop();
 
  private:
-  // chat.cpp
-  // Answers a message or obeys a command; false ends the chat.
+  // chat.cpp. Answers a message or runs a command; false ends the chat.
   bool Handle(const std::string& message);
   void Ask(const std::string& text);
-  // False: there is no answer, and `before` is the history again.
+  // Returns false if there is no answer; the history is then reset to `before`.
   bool Answer(Conversation before);
   void SaveSession();
   void Fail(const Status& status, bool as_answer);
 
-  // chat_commands.cpp; false ends the chat.
+  // chat_commands.cpp. Runs a command; false ends the chat.
   bool Command(const std::string& line);
   Status RunCommand(const std::string& name, const std::string& rest);
   Status Set(const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
-  // False if another conversation would be lost, and the user wants to keep it.
+  // Returns false if another conversation would be overwritten and the user wants to keep it.
   bool MayOverwrite(const std::string& path);
   Status Tell(const StatusOr<std::string>& reply);
   void Regenerate();
@@ -65,7 +64,7 @@ class Chat {
   BlockTable block_table_;
   Attachments attachments_;
   ChatInput input_;
-  std::string own_file_;  // this conversation was saved there, or comes from there
+  std::string own_file_;  // file that this conversation was saved to or loaded from
   int exit_code_ = 0;
 };
 

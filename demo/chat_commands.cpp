@@ -56,7 +56,8 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   } else if (name == "/cache") {
     console_.Reply(SpellParams(CacheText(engine_->kv_stats()), FlagName));
   } else if (name == "/paged") {
-    constexpr int kAround = 6;  // lines of the screen: what was typed, the next prompt, the pool
+    // Screen lines besides the blocks: the command, the next prompt, the pool.
+    constexpr int kAround = 6;
     const size_t most_lines =
         console_.is_dialogue() ? std::max(TerminalRows(STDOUT_FILENO) - kAround, 1) : SIZE_MAX;
     const std::optional<PageMap>& map = run_.watch->map();
@@ -70,7 +71,7 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
 }
 
 Status Chat::Set(const std::string& rest) {
-  // These three are Ollama's.
+  // Ollama's spellings: these three.
   if (rest.starts_with("system ")) return SetSystem(std::string(Trimmed(rest.substr(7))));
   if (rest == "think" || rest == "nothink") return SetThinking(rest == "think" ? "on" : "off");
   bool& drop_oldest = run_.options.drop_oldest;
@@ -104,7 +105,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
   return OkStatus();
 }
 
-// Only people can be asked.
+// Asks only if a user is at the terminal.
 bool Chat::MayOverwrite(const std::string& path) {
   std::error_code ignored;
   const auto is_same = [&](const std::string& own) {
@@ -137,7 +138,7 @@ void Chat::Regenerate() {
     console_.Reply("there is no answer yet");
     return;
   }
-  // The same seed would draw the same answer.
+  // With the same seed, the answer would be the same.
   uint64_t& seed = parameters_.sampling.seed;
   const bool greedy = parameters_.sampling.temperature == 0;
   if (!greedy && seed != kRandomSeed) ++seed;
@@ -150,7 +151,7 @@ void Chat::Regenerate() {
 void Chat::Undo() {
   if (!attachments_.empty()) {
     attachments_.Clear(conversation_);
-    console_.Reply("nothing goes with the next message any longer");
+    console_.Reply("removed the attachments of the next message");
     return;
   }
   if (!conversation_.DropLastTurn()) {
@@ -175,7 +176,7 @@ Status Chat::SetSystem(const std::string& text) {
 }
 
 Status Chat::SetThinking(const std::string& value) {
-  if (!chat_.thinking().has_value()) return InvalidArgument("this model does not think");
+  if (!chat_.thinking().has_value()) return InvalidArgument("this model has no thinking mode");
   if (value == "on" || value == "off") {
     chat_.think = value == "on";
   } else if (value == "auto") {

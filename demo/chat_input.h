@@ -1,5 +1,5 @@
-// Where the messages of a chat come from: the line editor on a terminal, else lines of a file. A
-// message is a line, lines joined by a trailing backslash, or what follows /multiline.
+// Reads the messages of a chat, from the line editor on a terminal, else from lines of a file. A
+// message is a line, lines joined by a trailing backslash, or the text after /multiline.
 #pragma once
 
 #include <optional>
@@ -14,28 +14,28 @@ namespace kuiper::demo {
 
 class ChatInput {
  public:
-  // `fd` is standard input, of which the editor is one user.
+  // `fd` is standard input, which the line editor uses too.
   ChatInput(Console& console, int fd);
 
-  // The next message; nothing at the end of input.
+  // Returns the next message; nothing at the end of input.
   std::optional<std::string> ReadMessage();
-  // A line that answers `question` and is no message; "" if there is none.
+  // Reads a line that answers `question` and is not a message; "" if there is none.
   std::string Ask(const std::string& question);
-  // The next message is all lines up to one that is /end.
+  // Makes all lines up to a line with /end the next message.
   void StartMultiline();
-  // Ctrl-C, not the end of input, ended it.
+  // True if Ctrl-C ended the input, rather than the end of input.
   bool interrupted() const { return editor_.has_value() && editor_->interrupted(); }
-  // kInput when the input ended because it cannot be read.
+  // Returns kInput if the input ended because it cannot be read.
   const Status& status() const { return reader_.status(); }
 
  private:
-  // The next line, or what the editor has read; nothing at the end of input, and where the editor
-  // drops a message that the line continues.
+  // Returns the next line, or what the editor has read. Returns nothing at the end of input, and if
+  // the editor drops the message that the line continues.
   std::optional<std::string> Next(bool continues);
 
   Console& console_;
   LineReader reader_;
-  // With the editor Ctrl-C never ends the program at once, wherever it comes.
+  // With the editor, Ctrl-C never ends the program immediately.
   std::optional<InterruptScope> scope_;
   std::optional<LineEditor> editor_;
   bool noted_ = false;

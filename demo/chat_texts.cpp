@@ -15,7 +15,7 @@
 namespace kuiper::demo {
 namespace {
 
-// A line of /help, and what /help COMMAND adds.
+// The line of a command in /help, and the additional text of /help COMMAND.
 struct CommandHelp {
   const char* usage;
   const char* what;
@@ -26,7 +26,8 @@ constexpr CommandHelp kHelp[] = {
     {"/clear", "forget the conversation", "its keys and values, too; also /reset"},
     {"/regen", "answer the last message again",
      "with the next seed, so that another answer comes where the temperature is above 0"},
-    {"/undo", "take back the last message and its answer", "or what waits for the next message"},
+    {"/undo", "take back the last message and its answer",
+     "or the attachments of the next message"},
     {"/system [TEXT]", "show or set the system message"},
     {"/think on|off|auto", "whether the model thinks"},
     {"/set [NAME=VALUE...]", "show or change the settings",
@@ -51,7 +52,8 @@ constexpr char kKeys[] =
     "Arrows and Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and Ctrl-R bring back what was "
     "typed.";
 
-// The line of a command: its name, then what it does, wrapped in the column after the names.
+// Formats the line of a command: its name, then its description, wrapped in the column after the
+// names.
 std::string HelpLine(const CommandHelp& help, bool all) {
   constexpr size_t kColumn = 21;
   std::string what = help.what;

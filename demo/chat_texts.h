@@ -1,5 +1,5 @@
-// What the commands of a chat show, as functions of what they show. They know neither the chat nor
-// the terminal.
+// Texts that chat commands print, as functions of their inputs. Independent of the chat and the
+// terminal.
 #pragma once
 
 #include <string>
@@ -9,18 +9,19 @@
 
 namespace kuiper::demo {
 
-// The path that is meant by one typed in a chat: without the quotes that a terminal puts around
-// what is dropped on it, and "~/" is the home folder, as in a shell.
+// Converts a path typed in a chat. Removes the quotes that a terminal puts around dropped files,
+// and expands "~/" to the home folder, as a shell does.
 std::string TypedPath(const std::string& path);
 
-// "": a line for each command, within a screen of 24 rows; "all" or the name of a command: with
-// details. `sees`: the model takes pictures; `thinks`: it has reasoning. kInvalidArgument.
+// `topic` "": one line for each command, within a screen of 24 rows. "all" or the name of a
+// command: with details. `sees`: the model accepts images; `thinks`: it has a thinking mode.
+// Returns kInvalidArgument if the topic does not exist.
 StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks);
 std::string SystemText(const Conversation& conversation);
 std::string ThinkingText(const TemplateOptions& chat);
-// The command that is meant: "/quit" for "/q" and "exit"; "" when there is none of this name.
+// Returns the command that a name stands for: "/quit" for "/q" and "exit"; "" if there is none.
 std::string CommandOf(const std::string& name);
-// kInvalidArgument: there is no such command, with the nearest one.
+// Returns kInvalidArgument for an unknown command; it suggests the nearest one.
 Status UnknownCommand(const std::string& name);
 
 }  // namespace kuiper::demo

@@ -19,7 +19,8 @@
 namespace kuiper::demo {
 namespace {
 
-// How glog hands the time to a sink: const LogMessageTime& or, up to 0.4, const std::tm*.
+// Detects the type of the time that glog passes to a sink: const LogMessageTime& or, up to 0.4,
+// const std::tm*.
 template <typename Time>
 Time TimeOf(std::string (*)(google::LogSeverity, const char*, int, Time, const char*, size_t));
 using LogTime = decltype(TimeOf(&google::LogSink::ToString));
@@ -45,7 +46,7 @@ std::unique_ptr<FileSink>& Sink() {
   return sink;
 }
 
-// By LogLevel.
+// Indexed by LogLevel.
 constexpr int kSeverities[] = {google::GLOG_INFO, google::GLOG_INFO, google::GLOG_WARNING,
                                google::GLOG_ERROR};
 
@@ -94,7 +95,7 @@ void Console::Answer(std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   answer_is_open_ = output_is_terminal_ && text.back() != '\n';
   if (written) return;
-  if (errno == EPIPE) {  // SIGPIPE was ignored by whoever started us
+  if (errno == EPIPE) {  // the parent process ignored SIGPIPE
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }
@@ -161,7 +162,7 @@ void Console::Prompt(const char* text) {
   } else if (input_is_terminal_ && error_is_terminal_ && level_ <= LogLevel::kInfo) {
     WriteError(text);
   }
-  answer_is_open_ = false;  // the line ends with what is typed
+  answer_is_open_ = false;  // the user's input ends the line
 }
 
 void Console::Progress(const std::function<std::string()>& text) {
@@ -169,7 +170,7 @@ void Console::Progress(const std::function<std::string()>& text) {
   if (!error_is_terminal_ || level_ > LogLevel::kInfo) return;
   if (SecondsSince(progress_time_) < kPause) return;
   progress_time_ = Clock::now();
-  const int width = TerminalColumns(STDERR_FILENO) - 1;  // what a line wraps is not overwritten
+  const int width = TerminalColumns(STDERR_FILENO) - 1;  // a wrapped line cannot be overwritten
   std::fprintf(stderr, "\r%.*s\x1b[K", width, text().c_str());
   std::fflush(stderr);
   progress_shown_ = true;

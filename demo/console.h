@@ -1,6 +1,5 @@
-// The two streams of a program: answers on stdout, everything else on stderr. Only this file writes
-// to either (log lines go through glog, see start_log.h). It knows neither flags nor
-// models.
+// The two output streams of a program: answers on stdout, everything else on stderr. Only this file
+// writes to either (log lines go through glog, see start_log.h). Independent of flags and models.
 #pragma once
 
 #include <cstdio>
@@ -23,52 +22,54 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // Levels, colour and the log file; starts glog. kInternal when the log file cannot be written.
+  // Sets levels, colour and the log file; starts glog. Returns kInternal if the log file cannot be
+  // written.
   Status Configure(const Options& options, const char* program);
 
   // Writes to stdout and flushes. A closed pipe ends the process by SIGPIPE; any other failure is
-  // remembered in output_status().
+  // stored in output_status().
   void Answer(std::string_view text);
-  // The text of an answer: on a terminal its lines break between words, and its last word waits for
-  // its end or for EndText.
+  // Writes the text of an answer. On a terminal, lines break between words, and the last word is
+  // held back until it is complete or EndText is called.
   void Text(std::string_view text);
   void EndText() { Answer(wrapper_.Flush()); }
   const Status& output_status() const { return output_status_; }
-  // kInternal when lines of the log file could not be written.
+  // Returns kInternal if lines of the log file could not be written.
   Status log_status() const;
 
-  // Lines on stderr, without newline. Contract lines and statistics:
+  // Print lines on stderr, given without newline. Info: contract lines and statistics.
   void Line(LogLevel level, const std::string& text) { Line(level, text, text); }
   void Info(const std::string& text) { Line(LogLevel::kInfo, text); }
-  // What people who watch a terminal do not need: there only with --verbose.
+  // Prints details that users at a terminal do not need; shown there only with --verbose.
   void Detail(const std::string& text);
-  // The one line of numbers that they may want.
+  // Prints the one line of numbers that may interest users, dimmed.
   void Dim(const std::string& text) { Line(LogLevel::kInfo, text, Dimmed(text)); }
   // "note: ...", "hint: ..."
   void Note(const std::string& text) { Prefixed(LogLevel::kInfo, "note", "36", text); }
   void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
   // "warning: ...", even with --quiet.
   void Warning(const std::string& text) { Prefixed(LogLevel::kWarning, "warning", "33", text); }
-  // "error: MESSAGE", then the status's hint in at most two lines.
+  // Prints "error: MESSAGE", then the status's hint in at most two lines.
   void Error(const Status& status);
 
-  // What chat commands print: the terminal, which is stdout if that is one, else stderr.
+  // Prints the output of chat commands on the terminal: stdout if that is one, else stderr.
   void Reply(const std::string& text);
-  // The same without a newline, and only on a terminal: ">>> ".
+  // Reply without a newline, and only on a terminal: ">>> ".
   void Prompt(const char* text);
 
-  // One line that is overwritten, only where stderr is a terminal, and not too often: `text` is not
-  // called otherwise.
+  // Shows a line that is overwritten by the next one. Only if stderr is a terminal, and at a
+  // limited rate: otherwise `text` is not called.
   void Progress(const std::function<std::string()>& text);
   void EndProgress();
 
-  // Somebody types and reads.
+  // True if input and output are terminals, so that a user types and reads.
   bool is_dialogue() const { return input_is_terminal_ && output_is_terminal_; }
   bool input_is_terminal() const { return input_is_terminal_; }
   bool output_is_terminal() const { return output_is_terminal_; }
-  // Both streams go to a terminal, and nothing asks for more than it takes to follow an answer.
+  // True if both streams go to a terminal and no flag requests more output than needed to follow an
+  // answer.
   bool is_terse() const { return is_terse_; }
-  // Standard output may have colours.
+  // True if standard output may have colours.
   bool dims_output() const { return dims_output_; }
 
  private:
@@ -84,7 +85,7 @@ class Console {
   bool dims_output_ = false;
   bool is_terse_ = false;
   bool progress_shown_ = false;
-  bool answer_is_open_ = false;  // on a terminal, within a line
+  bool answer_is_open_ = false;  // on a terminal, the cursor is within a line
   Clock::time_point progress_time_;
   LineWrapper wrapper_;
   std::FILE* log_file_ = nullptr;

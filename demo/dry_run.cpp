@@ -1,5 +1,5 @@
-// --dry-run: what the model would take, and what context the memory could hold, as a table or, with
-// -o json, as an object.
+// --dry-run: the memory that the model would need, and the context that the memory could hold, as a
+// table or, with -o json, as an object.
 #include "demo/tasks.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/report/memory_json.h"
@@ -7,7 +7,7 @@
 namespace kuiper::demo {
 namespace {
 
-// What the given images and videos would take.
+// Returns the facts of the given images and videos, such as their numbers of tokens.
 StatusOr<std::vector<PictureFacts>> Pictures(const ProgramRun& run) {
   Message message;
   KU_ASSIGN_OR_RETURN(message.parts, ReadMedia(run, {.media = run.options.media}));

@@ -1,5 +1,5 @@
-// kuiper eval: how well configurations predict a text. All of them are in memory at once and
-// compute window by window in turn, so that what there is after an interruption can be compared.
+// kuiper eval: how well configurations predict a text. All configurations are in memory at once and
+// take turns, window by window. After an interruption, their results can thus still be compared.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -30,7 +30,7 @@ std::string ProgressText(const EvaluatedEngine& reference, int64_t done, int64_t
          (done > 0 ? TimeLeftText(left) : "");
 }
 
-// Whether all windows were computed: a signal stops it.
+// Returns true if all windows were computed; a signal stops the evaluation.
 StatusOr<bool> RunShown(Evaluation& evaluation, Console& console) {
   InterruptScope interrupt;
   const Clock::time_point begin = Clock::now();
@@ -43,8 +43,8 @@ StatusOr<bool> RunShown(Evaluation& evaluation, Console& console) {
   return whole;
 }
 
-// The tokens of the text as --raw reads a prompt: the sequence begins as the tokenizer wants it,
-// and control tokens may be spelled. kInput for fewer than two.
+// Returns the tokens of the text, read as a prompt with --raw: it begins with the tokenizer's start
+// token if any, and control tokens are recognised in the text. Returns kInput for fewer than two.
 StatusOr<std::vector<int32_t>> ReadTokens(const Options& options, const std::string& text,
                                           const Tokenizer& tokenizer) {
   std::vector<int32_t> ids = EncodeRaw(tokenizer, text);
@@ -52,12 +52,13 @@ StatusOr<std::vector<int32_t>> ReadTokens(const Options& options, const std::str
     ids.resize(static_cast<size_t>(*options.eval.limit));
   }
   if (ids.size() >= 2) return ids;
-  return Status(StatusCode::kInput, "text file " + options.eval.text_file + " has only " +
-                                        std::to_string(ids.size()) +
-                                        " token: there is none to predict");
+  return Status(StatusCode::kInput, "text file " + options.eval.text_file +
+                                        " has too few tokens (" + std::to_string(ids.size()) +
+                                        "): at least 2 are needed");
 }
 
-// --window, or what fits everybody; the context is as long unless --max-context says otherwise.
+// Returns --window, or the largest window that fits all runs. The context has this length unless
+// --max-context says otherwise.
 StatusOr<int> ChooseWindow(std::vector<ProgramRun>& runs) {
   const EvalOptions& eval = runs[0].options.eval;
   int window = eval.window.value_or(kDefaultWindow);
@@ -82,7 +83,7 @@ StatusOr<int> ChooseWindow(std::vector<ProgramRun>& runs) {
   return window;
 }
 
-// Numbers per token can be compared where the tokens are the same.
+// Per-token results are comparable only if the tokens are the same.
 Status CheckComparable(const ProgramRun& reference, const ProgramRun& other,
                        const std::vector<int32_t>& ids, const std::vector<int32_t>& other_ids) {
   const auto name = [](const ProgramRun& run) { return ModelName(run.options.engine.model_path); };
@@ -99,7 +100,7 @@ Status CheckComparable(const ProgramRun& reference, const ProgramRun& other,
                                         std::to_string(other_vocab) + ": they cannot be compared");
 }
 
-// The runs to compare, `run` first, with their models open.
+// Returns the runs to compare, `run` first, with their models opened.
 StatusOr<std::vector<ProgramRun>> OpenAll(ProgramRun& run, const std::string& text,
                                           const std::vector<int32_t>& ids) {
   std::vector<ProgramRun> runs;

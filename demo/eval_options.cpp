@@ -9,7 +9,7 @@
 namespace kuiper::demo {
 namespace {
 
-// What may differ between configurations: the model, and how it is computed.
+// Flags that may differ between configurations: the model, and how it is computed.
 FlagTable ConfigurationFlags(Options& options) {
   FlagTable table = FlagsOf(FlagPrograms::kEval, options);
   std::erase_if(table.flags, [](const Flag& flag) {
@@ -18,18 +18,18 @@ FlagTable ConfigurationFlags(Options& options) {
   return table;
 }
 
-// `base` with the flags of `text`.
+// Returns `base`, modified by the flags in `text`.
 StatusOr<Options> OtherConfiguration(const Options& base, const std::string& text) {
   Options other = base;
   KU_ASSIGN_OR_RETURN(const std::vector<std::string> words, SplitWords(text));
   KU_ASSIGN_OR_RETURN(const ParsedArgs args, ParseArgs(words, ConfigurationFlags(other)));
-  if (words.empty() || args.help || args.version) return InvalidArgument("there is no flag in it");
+  if (words.empty() || args.help || args.version) return InvalidArgument("it contains no flag");
   if (args.positionals.size() > (args.given("model") ? 0 : 1)) {
     return InvalidArgument("unexpected argument '" + args.positionals.back() + "'");
   }
   if (!args.positionals.empty()) other.engine.model_path = args.positionals[0];
   if (other.engine.model_path != base.engine.model_path && !args.given("tokenizer")) {
-    other.engine.tokenizer_path.clear();  // that of the other model
+    other.engine.tokenizer_path.clear();  // the other model has its own tokenizer
   }
   for (const auto& [name, value] : args.values) other.args.values[name] = value;
   return other;

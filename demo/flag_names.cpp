@@ -1,5 +1,5 @@
-// Other spellings of flags, the short names that a program has of its own, and which flags are
-// common.
+// Other spellings of flags, the short names that only one program has, and the list of common
+// flags.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace kuiper::demo {
 namespace {
 
-// What most people need.
+// The flags that most users need.
 constexpr const char* kCommon[] = {"input",
                                    "output",
                                    "image",
@@ -52,7 +52,7 @@ constexpr const char* kCommon[] = {"input",
                                    "api-key-file",
                                    "served-model-name"};
 
-// The short names of qwen3_vl_infer, where they are not those of the other programs.
+// The short names of qwen3_vl_infer that differ from those of the other programs.
 void UseVisionNames(FlagTable* table) {
   constexpr std::pair<const char*, const char*> kNames[] = {
       {"image", "i"},  {"interactive", ""}, {"max-tokens", "m"},
@@ -66,7 +66,7 @@ void UseVisionNames(FlagTable* table) {
   table->aliases.push_back({"-n", "max-tokens"});
 }
 
-// What bodies leave out is a default of the server.
+// Request parameters become defaults of the server, used if a body omits them.
 void AddDefaultNames(FlagTable* table) {
   for (const Parameter& parameter : Parameters()) {
     if (!parameter.of_sampling) continue;
@@ -89,7 +89,7 @@ void AddNames(FlagPrograms program, FlagTable* table) {
       {"ctx-size", "max-context"},
       {"max-model-len", "max-context"},
       {"enforce-eager", "cuda-graph", "false"},
-      // On or off by default, as the device has it.
+      // Whether these are on by default depends on the device.
       {"no-cascade-attention", "cascade-attention", "false"},
       {"no-fused-ffn", "fused-ffn", "false"},
   };

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kTextOnly = "is not available: this program takes text only";
 constexpr const char* kNotYet = "is not available in this version";
 
-// A row of the table, and the programs that take it; absent: those of its group.
+// A row of the table, and the programs that accept it; absent: those of its group.
 struct Row {
   Flag flag;
   std::optional<FlagPrograms> programs = {};
@@ -32,7 +32,7 @@ Row Of(const char* names, Variable variable, std::string help, Limits limits = {
   return {MakeFlag(names, std::move(variable), std::move(help), limits)};
 }
 
-// A row whose value is a text.
+// Makes a row whose value is a text.
 Row Text(const char* names, const char* value_name, Variable variable, const char* help) {
   return {MakeFlag(names, std::move(variable), help, {}, value_name)};
 }
@@ -218,13 +218,14 @@ std::vector<Row> CacheRows(EngineConfig& e) {
          {1, 1 << 20}),
       Many(Of("max-num-seqs", &e.max_num_seqs, "requests that run at the same time", {1, 1024})),
       Answers(Of("policy", OneOf(&e.policy, {{"throughput", kThroughput}, {"latency", kLatency}}),
-                 "most tokens per second, or the least delay of two requests")),
-      Answers(Of("latency-target", &e.latency_target_ms,
-                 "--policy latency: milliseconds of a mixed step",
-                 {.max = 1e6, .above_min = true})),
+                 "most tokens per second, or the shortest delays for at most two requests")),
+      Answers(
+          Of("latency-target", &e.latency_target_ms,
+             "with --policy latency: target milliseconds of a step that mixes prefill and decode",
+             {.max = 1e6, .above_min = true})),
       Answers(Of("on-full",
                  OneOf(&e.on_full, {{"preempt", kPreempt}, {"stop", kStop}, {"slide", kSlide}}),
-                 "full KV cache: others wait, the answer stops, or its text slides")),
+                 "full KV cache: others wait, the answer stops, or its oldest text is dropped")),
       Answers(
           Of("preemption",
              OneOf(&e.preemption, {{"recompute", kRecompute}, {"swap", kSwap}, {"auto", kAuto}}),
@@ -316,7 +317,7 @@ std::vector<Row> ToolRows(Options& o) {
       Infer(Of("verify-paged", &o.wants.verify_paged,
                "run contiguous and paged, compare ids and logits to the bit")),
       Once(Text("trace-kv", "FILE", &o.trace_file,
-                "write what becomes of each block of the paged KV cache, JSON lines")),
+                "write the events of each block of the paged KV cache, JSON lines")),
       Once(Text("dump-block-table", "PATH", &o.tables_file,
                 "write the blocks where each answer's keys and values lie, JSON lines")),
       Infer(Text("dump-tokens", "PATH", &o.tokens_file, "write the generated ids, one per line")),

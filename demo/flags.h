@@ -1,5 +1,5 @@
-// The flags of the programs: one row each, which says how the flag is written, what it may be, what
-// --help says, and where its value goes. How arguments are read is args.h.
+// The flags of the programs, one row each: spelling, allowed values, help text, and the destination
+// of the value. args.h parses the arguments.
 #pragma once
 
 #include <string>
@@ -10,20 +10,19 @@
 
 namespace kuiper::demo {
 
-// The title under which the flags stand that say how a model is computed.
+// The title in --help of the flags that define how a model is computed.
 inline constexpr const char kConfigurationGroup[] = "KV cache and execution";
 
-// The flags that `program` takes; their values go to `options`, which must outlive the table.
+// Returns the flags of `program`. Their values go to `options`, which must outlive the table.
 FlagTable FlagsOf(FlagPrograms program, Options& options);
 
-// Adds the aliases, what the flags of `program` are called otherwise than those of others, and
-// which of them are common.
+// Adds the aliases and the names that only `program` uses, and marks the common flags.
 void AddNames(FlagPrograms program, FlagTable* table);
 
-// Adds the names that llama.cpp has for flags, and its flags that are not there.
+// Adds llama.cpp's names for flags, and errors for its flags that are not supported here.
 void AddOtherFlags(FlagPrograms program, Options& options, FlagTable* table);
 
-// The flag of a parameter, without dashes: "top-k".
+// Returns the flag of a parameter, without dashes: "top-k".
 std::string FlagOf(const Parameter& parameter);
 
 }  // namespace kuiper::demo

@@ -84,9 +84,9 @@ constexpr char kPrompt[] =
 constexpr char kModelAndOut[] =
     "MODEL is a Hugging Face directory; OUT is the directory that is made.\n";
 
-// What differs between the programs in their help.
+// The parts of the help that differ between the programs.
 struct HelpParts {
-  const char* needed;  // after MODEL, where most programs have [TOKENIZER]
+  const char* needed;  // follows MODEL, where most programs have [TOKENIZER]
   const char* what;
   const char* after_flags;
   const char* families = " (Qwen, Llama, Mistral).";

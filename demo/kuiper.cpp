@@ -1,5 +1,5 @@
-// kuiper COMMAND ARGUMENTS, and the programs of other names that are links to this one: it goes by
-// the name it is called by.
+// kuiper COMMAND ARGUMENTS, and the programs that are links to this one under other names: the name
+// it is called by selects the program.
 #include <unistd.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using enum FlagPrograms;
 
-// The names of the links, which scripts know.
+// The names of the links, which scripts use.
 constexpr Program kPrograms[] = {
     {.name = "qwen_infer", .model_type = "qwen2"},
     {.name = "qwen3_infer"},
@@ -43,8 +43,8 @@ constexpr Command kCommands[] = {
      {.name = "kuiper quantize", .flags = kQuantize}},
 };
 
-// kuiper_bench measures what programs do not need; it lies in the folder of this program where that
-// is installed, and in tools/ where it was built.
+// Runs kuiper_bench, which contains code that the other programs do not need. It is in the folder
+// of this program if installed, and in tools/ of a build.
 int Bench(const char* name, const std::vector<std::string>& arguments) {
   std::vector<char*> argv = {const_cast<char*>(name)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -52,7 +52,7 @@ int Bench(const char* name, const std::vector<std::string>& arguments) {
   std::error_code error;
   const auto dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   for (const auto& path : {dir / name, dir / ".." / "tools" / name}) {
-    execv(path.c_str(), argv.data());  // returns only if there is none
+    execv(path.c_str(), argv.data());  // returns only if the file does not exist
   }
   Console().Error(Status(StatusCode::kInternal,
                          "cannot run kuiper_bench: " + std::string(std::strerror(errno)),
@@ -67,7 +67,7 @@ int RunCommand(const Command& command, std::vector<std::string> arguments) {
   return RunProgram(command.program, arguments);
 }
 
-// "run, chat and batch"
+// Returns "run, chat and batch".
 std::string CommandList() {
   std::string list;
   for (const Command& command : kCommands) {

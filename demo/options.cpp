@@ -20,10 +20,10 @@
 namespace kuiper::demo {
 namespace {
 
-// Of a picture: 980 tokens of Qwen3-VL, so that several fit the context.
+// Limit of an image: 980 tokens of Qwen3-VL, so that several images fit the context.
 constexpr int64_t kMaxPixels = 1003520;
 
-// Many requests at once want pages, and requests of one file often begin alike.
+// Many requests at once need paging, and requests of one file often share a prefix.
 Status FinishBatch(Options* options) {
   if (!options->args.given("paged-attention")) options->engine.paged = true;
   if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
@@ -38,7 +38,8 @@ Status FinishBatch(Options* options) {
   return OkStatus();
 }
 
-// Nobody who asks over HTTP knows the flags of a run: what a server is for is on.
+// Server defaults: HTTP clients cannot pass flags, so turn on paging, prefix cache and generation
+// config.
 void FinishServe(Options* options) {
   if (!options->args.given("paged-attention")) options->engine.paged = true;
   if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
@@ -46,13 +47,13 @@ void FinishServe(Options* options) {
   if (!options->args.given("seed")) options->request.sampling.seed = kRandomSeed;
   constexpr int kPromptRows = 32;  // 20 MB of logits with a vocabulary of 152 thousand
   options->engine.prompt_rows = std::min(kPromptRows, options->engine.max_num_batched_tokens);
-  // What one body may make the server decode: 200 MB of pixels.
+  // Limit of the pixels that one body may make the server decode: 200 MB.
   options->image.limits.max_pixels = int64_t{1} << 26;
 }
 
-// True if an argument after MODEL is the prompt and not a tokenizer: it names no file or folder,
-// and has white space. Only scripts of older programs give a tokenizer there, so for kuiper run and
-// chat a word that does not look like a path is a prompt as well.
+// True if an argument after MODEL is the prompt and not a tokenizer: it is not the path of a file
+// or folder, and has white space. Only scripts for older programs pass a tokenizer there. For
+// kuiper run and chat, a word that does not look like a path is therefore a prompt as well.
 bool IsPrompt(FlagPrograms program, const std::string& argument) {
   std::error_code ignored;
   if (!Contains(FlagPrograms::kPrompts, program) || std::filesystem::exists(argument, ignored)) {
@@ -63,7 +64,7 @@ bool IsPrompt(FlagPrograms program, const std::string& argument) {
          !argument.ends_with(".json") && !argument.ends_with(".model");
 }
 
-// A prompt without a flag counts as --prompt from here on.
+// From here on, a prompt without a flag is treated as --prompt.
 Status TakePrompt(const std::string& text, Options* options) {
   for (const char* flag : {"prompt", "file", "messages"}) {
     if (!options->args.given(flag)) continue;
@@ -126,14 +127,14 @@ Task TaskOf(const Options& options, FlagPrograms program) {
                                               : Task::kAnswer;
 }
 
-// YYYY-MM-DDTHH:MM:SS.
+// Parses YYYY-MM-DDTHH:MM:SS.
 Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
   std::tm time = {};
   std::istringstream stream(text);
   stream >> std::get_time(&time, "%Y-%m-%dT%H:%M:%S");
   const std::tm wanted = time;
   const bool read = !stream.fail() && text.size() == 19;
-  // Fills in the day of the week; a day that does not exist becomes another.
+  // Fills in the day of the week; a nonexistent day is changed to another one.
   const bool exists =
       read && timegm(&time) != -1 && time.tm_mday == wanted.tm_mday && time.tm_sec == wanted.tm_sec;
   if (!exists)
@@ -142,7 +143,7 @@ Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
   return OkStatus();
 }
 
-// The images and videos in the order in which they were given.
+// Returns the images and videos in the order in which they were given.
 std::vector<ContentPart> MediaOf(const Options& options) {
   std::vector<ContentPart> media;
   for (const auto& [flag, path] : options.args.in_order) {
@@ -194,7 +195,7 @@ Status CheckTogether(const Options& options) {
   return OkStatus();
 }
 
-// Flags that cannot matter in this run: "--NAME has no effect WHY".
+// Notes flags that have no effect in this run: "--NAME has no effect WHY".
 void NoteUseless(const Options& options, std::vector<std::string>* notes) {
   const EngineConfig& engine = options.engine;
   const auto note = [&](bool useless, const char* why, std::initializer_list<std::string> names) {
@@ -207,11 +208,12 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
   const bool chats = options.task == Task::kChat;
   note(!engine.paged && options.task != Task::kVerifyPaged, "without --paged-attention",
        {"num-blocks", "kv-cache-memory"});
-  const bool may_reuse = chats && !options.args.given("prefix-cache");  // it does on a terminal
+  // It has an effect on a terminal.
+  const bool may_reuse = chats && !options.args.given("prefix-cache");
   note(!engine.prefix_cache && !may_reuse, "without --prefix-cache", {"prefix-cache-size"});
   note(engine.preemption == Preemption::kRecompute, "without --preemption swap or auto",
        {"swap-space"});
-  // Requests of a batch and /set in a chat bring a temperature of their own.
+  // Batch requests and /set in a chat may set their own temperature.
   const bool greedy =
       answers && options.request.sampling.temperature == 0 && !options.use_generation_config;
   for (const Parameter& parameter : Parameters()) {
@@ -282,7 +284,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   options.media = MediaOf(options);
   TakeNotes(table, &options);
   if (Contains(FlagPrograms::kPrompts, program)) {
-    // All beams are answers, and each answer runs at the same time.
+    // All beams are returned as answers, and the answers run at the same time.
     Request& request = options.request;
     request.num_samples = std::max(request.num_samples, request.beam_width);
     request.keep_logits = !options.logits_file.empty();

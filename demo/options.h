@@ -1,5 +1,5 @@
-// What one run of a program shall do: where the values of the flags go (flags.h), and the checks
-// that they go together. Everything behind it takes Options and never sees a flag.
+// Options of one run of a program: the destination of the flags' values (flags.h), and the checks
+// that they fit together. All later code uses Options and never sees a flag.
 #pragma once
 
 #include <ctime>
@@ -19,23 +19,23 @@
 
 namespace kuiper::demo {
 
-// Programs, and sets of the programs that take a flag.
+// Programs, and sets of the programs that accept a flag.
 enum class FlagPrograms : unsigned {
   kText = 1,   // one answer or a chat: qwen_infer, qwen3_infer
   kBatch = 2,  // kuiper_batch
   kEval = 4,   // kuiper eval
   kQuantize = 8,
-  kVision = 16,    // one answer or a chat about pictures: qwen3_vl_infer
+  kVision = 16,    // one answer or a chat about images: qwen3_vl_infer
   kAnyModel = 32,  // one answer or a chat: kuiper run, kuiper chat
   kServe = 64,     // kuiper_server
   kSees = kVision | kAnyModel,
   kSeesOrBatch = kSees | kBatch,
   kPictures = kSeesOrBatch | kServe,
   kPrompts = kText | kSees,
-  kOnce = kPrompts | kBatch,  // those that end by themselves
+  kOnce = kPrompts | kBatch,  // programs that end by themselves
   kMany = kBatch | kServe,
   kAnswers = kOnce | kServe,
-  kRuns = kAnswers | kEval,  // those with an engine
+  kRuns = kAnswers | kEval,  // programs with an engine
   kAll = kRuns | kQuantize,
 };
 
@@ -59,38 +59,38 @@ enum class Task {
   kServe
 };
 
-// What kuiper eval does with a text.
+// Options of kuiper eval.
 struct EvalOptions {
   std::string text_file;
-  std::vector<std::string> against;  // flags in which a further configuration differs
+  std::vector<std::string> against;  // flags of further configurations, one text each
   std::optional<int> window;         // tokens; absent: 512 or the context
   std::optional<int> stride;         // tokens; absent: half of the window
   std::optional<int64_t> limit;      // tokens of the text; absent: all
 };
 
-// What kuiper quantize makes, and with what text.
+// Options of kuiper quantize.
 struct QuantizeFlags {
   std::string output;
   QuantizationScheme scheme;
   bool asymmetric = true;
   bool activation_aware = true;
   std::string text_file;  // "" = kCalibrationText
-  int limit = 8192;       // tokens of the text
+  int limit = 8192;       // maximum tokens of the text
 };
 
-// How kuiper_server is reached, and what it allows.
+// The address and the limits of kuiper_server.
 struct ServeFlags {
   std::string host = "127.0.0.1";
   int port = 8000;
   std::string config_file, unix_socket, port_file;
-  std::vector<std::string> names;  // none: that of the model
+  std::vector<std::string> names;  // empty: the model's name
   std::string api_key_file, cors_origin;
   int max_connections = 4096;
   int max_queue = 4096;
   size_t max_body = 32 << 20;
   size_t max_queue_memory = size_t{256} << 20;
   size_t max_picture_memory = size_t{512} << 20;
-  int max_request_megapixels = 256, max_decoding_megapixels = 64;     // of 2^20 pixels
+  int max_request_megapixels = 256, max_decoding_megapixels = 64;     // in units of 2^20 pixels
   double request_timeout = 0, drain_timeout = 30, release_after = 0;  // seconds
   int max_output_tokens = 0;
   int answer_memory = 1 << 20;
@@ -102,15 +102,15 @@ struct ServeFlags {
 struct Options {
   Options();
 
-  ParsedArgs args;                 // what was given
-  std::vector<std::string> notes;  // about flags without effect
+  ParsedArgs args;                 // the parsed arguments
+  std::vector<std::string> notes;  // notes about flags without effect
   Task task = Task::kAnswer;
-  // Flags that choose the task, at most one of them.
+  // Flags that select the task, at most one of them.
   struct {
     bool chat = false, tokenize = false, print_prompt = false, dry_run = false,
          verify_paged = false, benchmark = false;
   } wants;
-  // Flags that nothing reads.
+  // Destinations of flags that are accepted but ignored.
   struct {
     bool on = false;
     int number = 0;
@@ -123,19 +123,19 @@ struct Options {
   std::optional<std::string> system_prompt;  // absent: the chat template's own
   bool raw = false;
   std::optional<bool> think;             // absent: the chat template's own
-  std::vector<std::string> media_paths;  // of --image and --video; `media` has both in order
+  std::vector<std::string> media_paths;  // paths of --image and --video; `media` has both in order
   std::vector<ContentPart> media;
   ImageOptions image;
   std::optional<double> video_fps;
   std::string now_text;
-  std::optional<std::tm> now;  // of --now; absent: the local time
+  std::optional<std::tm> now;  // value of --now; absent: the local time
   bool show_thinking = false;
 
-  Request request;  // the parameters of every answer; without a prompt
+  Request request;  // parameters of every answer, without the prompt
   bool use_generation_config = false;
   bool drop_oldest = false;
 
-  EngineConfig engine;           // without the device
+  EngineConfig engine;           // without the device, which is chosen later
   std::optional<Device> device;  // absent: CUDA if usable, else the CPU
 
   std::optional<bool> stream;
@@ -154,28 +154,28 @@ struct Options {
   int benchmark_decode = 1024;
   int repetitions = 1;
   EvalOptions eval;
-  bool wants_json = false;  // of kuiper eval
+  bool wants_json = false;  // JSON output of kuiper eval
   QuantizeFlags quantize;
   ServeFlags serve;
-  std::vector<Options> others;          // of EvalOptions::against, each a whole configuration
-  std::string trace_file, tables_file;  // of a paged KV cache
+  std::vector<Options> others;          // from EvalOptions::against, each a complete configuration
+  std::string trace_file, tables_file;  // for a paged KV cache
   std::string tokens_file;
   std::string logits_file;
 
-  // Requests are answered, as opposed to tasks that look at something else.
+  // True if the task answers requests.
   bool answers() const {
     return task == Task::kAnswer || task == Task::kChat || task == Task::kBatch;
   }
   bool json() const { return format == OutputFormat::kJson || format == OutputFormat::kJsonLines; }
 };
 
-// Reads and checks the arguments. After --help and --version only `args` counts. kInvalidArgument,
-// kInput.
+// Reads and checks the arguments. With --help or --version, only `args` is valid. Errors:
+// kInvalidArgument, kInput.
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments,
                               FlagPrograms program = FlagPrograms::kText);
 
-// Whether these arguments of `program` ask for JSON output, even if other ones are wrong: then the
-// error is reported as JSON as well.
+// True if these arguments of `program` request JSON output, even if other arguments are wrong: the
+// error is then reported as JSON as well.
 bool AsksForJson(const std::vector<std::string>& arguments,
                  FlagPrograms program = FlagPrograms::kText);
 

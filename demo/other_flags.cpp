@@ -1,5 +1,4 @@
-// Flags of other programs that people type out of habit: llama.cpp's and those of Kuiper's
-// predecessor. They are other names of our flags, have no effect, or give an error that says what
+// llama.cpp flags that users may type from habit: aliases of our flags, or an error that says what
 // to type instead.
 #include <iterator>
 

@@ -1,5 +1,5 @@
-// The order of a run: arguments, what needs no model, the model's headers, the prompt, the weights.
-// Everything cheap that can fail comes before anything expensive.
+// The order of a run: arguments, tasks without a model, the model's headers, the prompt, the
+// weights. All cheap steps that can fail come before expensive ones.
 #include "demo/program.h"
 
 #include <poll.h>
@@ -28,7 +28,8 @@
 namespace kuiper::demo {
 namespace {
 
-// Errors before or instead of an answer: a line on stderr and, in JSON mode, an object on stdout.
+// Reports errors before or instead of an answer: a line on stderr and, in JSON mode, an object on
+// stdout.
 int Fail(const Program& program, Console& console, const Status& status, bool json,
          const Options* options) {
   console.Error(status);
@@ -42,7 +43,8 @@ int Fail(const Program& program, Console& console, const Status& status, bool js
   return ExitCodeOf(status.code());
 }
 
-// Asked for and absent is an error of the engine; not asked for, the CPU will do.
+// If an unavailable device was requested, the engine reports an error; if none was requested, the
+// CPU is used.
 void ChooseDevice(ProgramRun& run) {
   Options& options = run.options;
   EngineConfig& engine = options.engine;
@@ -59,14 +61,15 @@ void ChooseDevice(ProgramRun& run) {
       }
     }
   }
-  // Recording the decode step pays off where launching kernels costs time.
+  // A CUDA graph of the decode step pays off if launching kernels takes time.
   if (engine.device.type != DeviceType::kCUDA) engine.use_graph = options.args.on("cuda-graph");
   if (engine.device.type == DeviceType::kCPU && engine.ops.determinism == Determinism::kOff) {
     run.console.Note("--deterministic off has no effect on the CPU: its sums have one order");
   }
 }
 
-// Whether the program is for models of this kind, and was not asked for what they cannot do.
+// Checks that the program supports this kind of model, and that the model supports what was
+// requested.
 Status CheckKind(const ProgramRun& run) {
   const FlagPrograms program = run.program.flags;
   const ModelConfig& config = run.model->config;
@@ -129,8 +132,8 @@ Status OpenModelOf(ProgramRun& run) {
   return OkStatus();
 }
 
-// Whatever is written at the end can be written: nobody shall wait for weights and an answer to
-// learn that it cannot.
+// Checks that the files written at the end can be written, before users wait for weights and an
+// answer.
 Status CheckOutputs(const Options& options) {
   const bool answers = options.task == Task::kAnswer;
   for (const std::string& path : {options.stats_file, options.tokens_file, options.logits_file}) {
@@ -154,7 +157,7 @@ Status ReadTokenizerOf(ProgramRun& run) {
   return OkStatus();
 }
 
-// A pipe that stays open and silent looks like a program that hangs.
+// A pipe that stays open and silent makes the program look hung.
 void NoteWaiting(ProgramRun& run) {
   constexpr int kPatienceMs = 1000;
   if (!ReadsInput(run.options, run.console.input_is_terminal())) return;
@@ -164,7 +167,8 @@ void NoteWaiting(ProgramRun& run) {
   }
 }
 
-// --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
+// --tokenize accepts a folder with only a tokenizer; if there is a model, it must be of the
+// program's kind.
 bool NeedsModel(const Options& options) {
   if (options.task == Task::kPrintPrompt) return false;
   if (options.task != Task::kTokenize || !options.media.empty()) return true;
@@ -177,7 +181,7 @@ void NoteThinkingFlags(ProgramRun& run) {
   if (ChatTemplateOf(run, {}).thinking().has_value()) return;
   for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
     if (!run.options.args.given(name)) continue;
-    run.console.Note(std::string("--") + name + " has no effect: this model does not think");
+    run.console.Note(std::string("--") + name + " has no effect: this model has no thinking mode");
   }
 }
 
@@ -219,7 +223,8 @@ StatusOr<int> RunTask(ProgramRun& run) {
   }
 }
 
-// People who chat want other defaults than the scripts that know those of docs/command_line.md.
+// Sets the defaults for chats on a terminal, which differ from those that docs/command_line.md
+// guarantees to scripts.
 void ApplyTerminalDefaults(Options* options) {
   const ParsedArgs& args = options->args;
   if (!args.given("overflow")) options->drop_oldest = true;
@@ -298,7 +303,7 @@ int RunProgram(const Program& program, const std::vector<std::string>& arguments
   InstallSignalHandlers();
   Console console;
   int code = kExitInternal;
-  // We do not throw, but the standard library may, and no input may end in abort().
+  // This code does not throw, but the standard library may, and no input may end in abort().
   try {
     code = RunArguments(program, arguments, console);
   } catch (const std::bad_alloc&) {

@@ -1,4 +1,4 @@
-// What differs between the programs: their names and what they do with a model.
+// Properties that differ between the programs: their names and what they do with a model.
 #pragma once
 
 #include <string>
@@ -16,16 +16,17 @@ struct Program {
   FlagPrograms flags = FlagPrograms::kText;
 };
 
-// Runs a whole program and returns its exit code. `arguments` come without the program's name.
+// Runs a whole program and returns its exit code. `arguments` excludes the program's name.
 int RunProgram(const Program& program, const std::vector<std::string>& arguments);
 
-// The last part of a model path without the extension of a file: "Qwen3-8B-awq".
+// Returns the last part of a model path without the file extension: "Qwen3-8B-awq".
 std::string ModelName(const std::string& path);
 
-// What --help prints, or --help all.
+// Returns the text of --help, or of --help all.
 std::string HelpText(const Program& program, bool all);
 
-// What --version prints: the library's version, after the name of a program that is not kuiper.
+// Returns the text of --version: the library's version, after the program's name if that is not
+// kuiper.
 std::string VersionText(std::string_view program);
 
 }  // namespace kuiper::demo

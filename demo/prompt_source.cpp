@@ -6,7 +6,7 @@
 namespace kuiper::demo {
 namespace {
 
-// One trailing line break belongs to the file, not to the message.
+// Removes one trailing line break, which belongs to the file and not to the message.
 void RemoveLineEnd(std::string* text) {
   if (text->ends_with('\n')) text->pop_back();
   if (text->ends_with('\r')) text->pop_back();

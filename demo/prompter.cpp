@@ -29,7 +29,7 @@ HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
   return limits;
 }
 
-// The library knows no flags: which of them help is said here.
+// The library does not know the flags, so the hint about which of them helps is made here.
 std::string Prompter::Hint(int num_tokens, bool has_history) const {
   const bool chats = options_.task == Task::kChat;
   const std::string most = "-c " + std::to_string(limits_.of_model);
@@ -56,7 +56,7 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
   const Status fits = CheckPromptFits(num_tokens, limits_.max_context);
   const bool has_history = !options_.raw && conversation->num_turns() > 1;
   if (!fits.ok()) {
-    // The code is for scripts.
+    // The error code in the message is for scripts.
     const std::string code = " (code " + std::string(ErrorName(fits.code())) + ")";
     return Status(fits.code(), fits.message() + (options_.task == Task::kChat ? "" : code),
                   PictureHint(*prompt) + Hint(num_tokens, has_history));

@@ -1,5 +1,5 @@
 // Conversation -> prompt ids, counted against the context. Needs no engine, so that a prompt that
-// is too long is known before weights are read.
+// is too long is reported before weights are read.
 #pragma once
 
 #include <string>
@@ -10,28 +10,29 @@
 
 namespace kuiper::demo {
 
-// Tokens of one sequence.
+// Lengths in tokens of one sequence.
 struct ContextLimits {
-  int max_context = 0;  // of this run
-  int of_model = 0;     // to which it could be raised
+  int max_context = 0;  // limit of this run
+  int of_model = 0;     // the model's limit, up to which max_context can be raised
 };
 
 class Prompter {
  public:
-  // `tokenizer` and the others must outlive it.
+  // `tokenizer` and the other references must outlive the object.
   Prompter(const Options& options, Console& console, const Tokenizer& tokenizer,
            ContextLimits limits)
       : options_(options), console_(console), tokenizer_(tokenizer), limits_(limits) {}
 
-  // Drops the oldest turns of `conversation` if there are too many, or if the prompt leaves no room
-  // for an answer of `parameters` and the options allow it; says what was dropped. With --raw the
-  // prompt is the text of the last message. kContextExceeded with a hint.
+  // Drops the oldest turns of `conversation` if there are too many. Also drops turns if the prompt
+  // leaves no room for an answer with `parameters` and the options allow it. Reports what was
+  // dropped. With --raw, the prompt is the text of the last message. Returns kContextExceeded, with
+  // a hint.
   StatusOr<Prompt> Build(const TemplateOptions& chat, const Request& parameters,
                          Conversation* conversation) const;
 
  private:
   HistoryLimits LimitsOf(const Request& parameters) const;
-  // For a prompt of so many tokens; `has_history`: there are turns that could leave.
+  // Returns the hint for a prompt of num_tokens tokens; `has_history`: some turns could be dropped.
   std::string Hint(int num_tokens, bool has_history) const;
 
   const Options& options_;

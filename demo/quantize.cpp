@@ -1,4 +1,4 @@
-// kuiper quantize: the arguments, the text, and what people see while it works.
+// kuiper quantize: the arguments, the calibration text, and the progress output.
 #include <algorithm>
 #include <string>
 
@@ -13,7 +13,7 @@
 namespace kuiper::demo {
 namespace {
 
-// The text for which errors are kept small, as ids; none for --method rtn.
+// Returns the calibration text as ids; empty for --method rtn.
 StatusOr<std::vector<int32_t>> ReadText(const Options& options) {
   const QuantizeFlags& flags = options.quantize;
   if (!flags.activation_aware) return std::vector<int32_t>();

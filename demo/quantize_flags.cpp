@@ -9,7 +9,7 @@ std::vector<Flag> FlagsOfQuantizing(QuantizeFlags& q) {
           OneOf(&q.scheme.format, {{"compressed-tensors", CheckpointFormat::kCompressedTensors},
                                    {"awq", CheckpointFormat::kAwq}}),
           "how the checkpoint is stored"),
-      MakeFlag("bits", OneOf(&q.scheme.bits, {{"4", 4}, {"8", 8}}), "of a weight; awq has 4"),
+      MakeFlag("bits", OneOf(&q.scheme.bits, {{"4", 4}, {"8", 8}}), "bits per weight; awq: 4 only"),
       MakeFlag("group-size",
                OneOf(&q.scheme.group_size, {{"auto", 0}, {"32", 32}, {"64", 64}, {"128", 128}}),
                "weights that share a scale; auto: the largest that the model's shape allows"),

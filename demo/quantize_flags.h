@@ -8,7 +8,7 @@
 
 namespace kuiper::demo {
 
-// Their values go to `q`, which must outlive the flags.
+// The values go to `q`, which must outlive the flags.
 std::vector<Flag> FlagsOfQuantizing(QuantizeFlags& q);
 
 }  // namespace kuiper::demo

@@ -12,7 +12,7 @@ StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
   InterruptScope interrupt;
   const int num_samples = request.num_samples;
   KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
-  // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
+  // Between the steps of a long prompt there are no events, but Ctrl-C must still work.
   bool begun = false;
   while (engine.HasWork()) {
     if (interrupt.interrupted()) engine.Abort(id);

@@ -1,5 +1,5 @@
-// kuiper_server: this thread runs the engine, another one the network, from before the model is
-// loaded.
+// kuiper_server: this thread runs the engine; another thread runs the network, starting before the
+// model is loaded.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -43,8 +43,8 @@ StatusOr<ServerSettings> SettingsOf(const Options& options) {
   AccessRules& access = settings.access;
   access.cors_origin = flags.cors_origin;
   access.spell = FlagName;
-  // A web page can ask the loopback by any name that leads there, but no other address of this
-  // machine that it does not know.
+  // Protects a loopback server from DNS rebinding: a web page can reach the loopback by any name
+  // that resolves to it. It cannot reach other addresses of this machine that it does not know.
   access.check_host = flags.unix_socket.empty() && IsLoopback(flags.host);
   const char* key = std::getenv("KUIPER_API_KEY");
   if (!flags.api_key_file.empty()) {
@@ -55,7 +55,7 @@ StatusOr<ServerSettings> SettingsOf(const Options& options) {
   return settings;
 }
 
-// Null: nobody wants to know what the prefix cache holds.
+// Returns null if no events of the prefix cache were requested.
 StatusOr<std::unique_ptr<KvPublisher>> PublisherOf(const Options& options) {
   const KvPublisherSettings& settings = options.serve.kv_events;
   if (settings.endpoint.empty()) {
@@ -68,7 +68,7 @@ StatusOr<std::unique_ptr<KvPublisher>> PublisherOf(const Options& options) {
                 Param("kv_events_endpoint") + " needs paging and the prefix cache");
 }
 
-// What is known before the model is loaded.
+// Returns the facts that are known before the model is loaded.
 ServedModel ModelOf(const ProgramRun& run) {
   const Options& options = run.options;
   ServedModel model;
@@ -96,7 +96,7 @@ void Complete(const Engine& engine, int max_queue, ServedModel* model) {
   model->device = engine.device_description();
 }
 
-// The thread of the network, which ends with the scope.
+// The network thread; it ends with the scope.
 class NetworkThread {
  public:
   NetworkThread(HttpServer& http, Server& server)
@@ -118,7 +118,7 @@ StatusOr<int> RunServe(ProgramRun& run) {
   const ServeFlags& flags = run.options.serve;
   const InterruptScope interrupt;
   KU_ASSIGN_OR_RETURN(ServerSettings settings, SettingsOf(run.options));
-  settings.should_end = [&] {  // asked until it is time
+  settings.should_end = [&] {  // polled until it returns true
     if (!interrupt.interrupted()) return false;
     run.console.Info(Format("draining: answers have %g s to end; a second signal ends them",
                             flags.drain_timeout));
@@ -130,8 +130,8 @@ StatusOr<int> RunServe(ProgramRun& run) {
   for (const std::string& warning : warnings) run.console.Warning(warning);
   if (settings.access.api_keys.empty() && !settings.access.check_host &&
       settings.http.unix_socket.empty()) {
-    run.console.Warning("everybody who reaches " + flags.host +
-                        " may ask: --api-key-file asks for a key");
+    run.console.Warning("any client that reaches " + flags.host +
+                        " may send requests; --api-key-file requires a key");
   }
   ServedModel model = ModelOf(run);
   PageWatch view;

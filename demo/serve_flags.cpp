@@ -14,9 +14,9 @@ Flag Text(const char* name, const char* value_name, Variable variable, const cha
 std::vector<Flag> FlagsOfKvEvents(KvPublisherSettings& s) {
   return {
       Text("kv-events-endpoint", "ENDPOINT", &s.endpoint,
-           "publish what the prefix cache holds, e.g. at tcp://*:5557 (ZeroMQ, vLLM's form)"),
+           "publish changes of the prefix cache, e.g. at tcp://*:5557 (ZeroMQ, vLLM's format)"),
       Text("kv-events-replay-endpoint", "ENDPOINT", &s.replay_endpoint,
-           "send again there what subscribers missed, e.g. at tcp://*:5558"),
+           "resend missed events to subscribers there, e.g. at tcp://*:5558"),
       Text("kv-events-topic", "TEXT", &s.topic, "the topic of these messages"),
       MakeFlag("kv-events-format",
                OneOf(&s.form, {{"map", KvEventForm::kMap}, {"array", KvEventForm::kArray}}),
@@ -30,7 +30,7 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
   using enum ReasoningField;
   std::vector<Flag> flags = {
       Text("config", "FILE", &s.config_file,
-           "a flag per line, NAME = VALUE; those of the command line count more"),
+           "one flag per line, NAME = VALUE; the command line takes precedence"),
       Text("host", "NAME", &s.host, "address to listen on; 0.0.0.0 = all of the machine"),
       MakeFlag("port", &s.port, "port to listen on, 0 = a free one", {0, 65535}),
       Text("unix-socket", "PATH", &s.unix_socket, "listen there and on no port"),
@@ -65,12 +65,12 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
       MakeFlag("max-output-tokens", &s.max_output_tokens,
                "tokens of an answer at most, 0 = the rest of the context"),
       MakeFlag("sleep-idle-seconds", &s.release_after,
-               "empty the KV cache and give its memory back when idle for so long, 0 = never",
+               "empty the KV cache and release its memory after this idle time, 0 = never",
                {0, kYear}),
       MakeFlag("answer-memory", &s.answer_memory,
                "tokens of answers whose ids are kept for the next turns, 0 = none"),
       Text("metrics-prefix", "NAME", &s.metrics_prefix,
-           "of the names of /metrics; vllm for dashboards that know those"),
+           "prefix of the names of /metrics; vllm for dashboards made for vLLM"),
       MakeFlag("reasoning-field",
                OneOf(&s.reasoning_field, {{"both", kBoth},
                                           {"reasoning_content", kReasoningContent},

@@ -8,7 +8,7 @@
 
 namespace kuiper::demo {
 
-// Their values go to `s`, which must outlive the flags.
+// The values go to `s`, which must outlive the flags.
 std::vector<Flag> FlagsOfServing(ServeFlags& s);
 
 }  // namespace kuiper::demo

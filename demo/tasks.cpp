@@ -23,7 +23,7 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
   config.image_max_tokens = 0;
   if (run.pictures == nullptr) return config;
   int64_t tokens = run.pictures->largest_frame();
-  // Others may come; where there are none yet, a dry run shows what one could take.
+  // More images may come. If there are none yet, a dry run shows what one could take.
   const Task task = run.options.task;
   const bool goes_on = task == Task::kChat || task == Task::kBatch || task == Task::kServe;
   if (goes_on || (task == Task::kDryRun && tokens == 0)) {
@@ -35,7 +35,7 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
 
 namespace {
 
-// Ctrl-C works while a picture is encoded, and a long one is seen to go on.
+// Encoding callback: shows progress after one second and stops on Ctrl-C.
 std::function<bool(int64_t, double)> ShowEncoding(Console& console) {
   return [&console, begin = Clock::now()](int64_t, double done) mutable {
     if (done == 0) begin = Clock::now();

@@ -1,5 +1,5 @@
-// The tasks of a text program that are no chat. Each takes a checked Options, prints its result,
-// and returns the exit code; errors come back as Status and are printed by the caller.
+// The tasks of a text program other than the chat. Each takes checked Options, prints its result,
+// and returns the exit code. Errors are returned as Status and printed by the caller.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace kuiper::demo {
 
-// What all tasks of one run share.
+// State that all tasks of one run share.
 struct ProgramRun {
   const Program& program;
   Options& options;
@@ -30,32 +30,32 @@ struct ProgramRun {
   ContextLimits context = {};
 };
 
-// `config` with memory for the pictures that this run may see, and no more.
+// Returns `config` with exactly the memory for the images that this run may process.
 EngineConfig ForPictures(const ProgramRun& run, EngineConfig config);
 
-// Creates the engine with a progress line and logs what was chosen. It takes run.model and
-// run.tokenizer; when they are gone, both are read once more.
+// Creates the engine with a progress line and logs what was chosen. Moves run.model and
+// run.tokenizer into it; if they are already moved, reads both again.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);
 
-// Ends the program (Fatal) if somebody wrote to weights that it reads where their file is mapped.
+// Ends the program (Fatal) if a file whose weights are used in the mapping was written to.
 void EndIfFilesChanged(const Engine& engine);
 
-// What a run does before it reads weights: opens the model, chooses the device, reads the
-// tokenizer.
+// Prepares a run before weights are read: opens the model, chooses the device, reads the tokenizer.
 Status OpenConfiguration(ProgramRun& run);
 
-// The conversation a run starts with: --session, --messages, --system-prompt, with its pictures.
+// Returns the conversation that a run starts with: --session, --messages, --system-prompt, with its
+// images and videos.
 StatusOr<Conversation> StartConversation(const ProgramRun& run, const PromptInput& input);
-// The images and videos of `input` itself, read. kInput.
+// Reads the images and videos of `input` itself. Errors: kInput.
 StatusOr<std::vector<ContentPart>> ReadMedia(const ProgramRun& run, const PromptInput& input);
-// `input` may be part of a batch.
+// `input` may be one request of a batch.
 TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input);
 
 // Reads the model's chat template, or with --raw the default of its family, and logs what it says
 // about the model.
 Status ReadChatTemplate(ProgramRun& run);
 
-// Whether answers are printed as they come: by default where somebody watches.
+// True if answers are streamed: by default on a terminal.
 bool Streams(const ProgramRun& run);
 
 StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input);
@@ -65,17 +65,17 @@ StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunBenchmark(ProgramRun& run);
 StatusOr<int> RunDryRun(ProgramRun& run);
-// How well configurations predict a text (eval.cpp).
+// Measures how well configurations predict a text (eval.cpp).
 StatusOr<int> RunEval(ProgramRun& run);
 // Makes a quantised model directory (quantize.cpp).
 StatusOr<int> RunQuantize(ProgramRun& run);
-// Answers the requests of a file into another (batch_run.cpp).
+// Answers the requests of one file and writes the answers to another (batch_run.cpp).
 StatusOr<int> RunBatch(ProgramRun& run);
 // Answers over HTTP until a signal comes (serve.cpp).
 StatusOr<int> RunServe(ProgramRun& run);
 
-// Of the model and of every flag that an answer depends on, so that answers of different settings
-// can be told apart (batch_run.cpp). Before the engine takes the model.
+// Identifies the model and every flag that an answer depends on, so that answers with different
+// settings can be distinguished (batch_run.cpp). Call before the model is moved to the engine.
 std::string Fingerprint(const ProgramRun& run);
 
 }  // namespace kuiper::demo

@@ -1,6 +1,6 @@
-// --verify-paged: the same request with the contiguous and with the paged KV cache, one engine
-// after the other (they map the same weights), compared to the bit
-// (kuiper/engine/run_comparison.h).
+// --verify-paged: runs the same request with the contiguous and with the paged KV cache and
+// compares the results bit by bit (kuiper/engine/run_comparison.h). The engines run one after the
+// other and map the same weights.
 #include <algorithm>
 #include <climits>
 #include <optional>
@@ -15,7 +15,8 @@
 namespace kuiper::demo {
 namespace {
 
-// The context of both runs: a sequence slides where it outgrows the pages, so without pages, too.
+// Returns the context of both runs: where a sequence outgrows the pages, there is a context shift,
+// so the contiguous run needs the same limit.
 int64_t ContextOf(const ProgramRun& run) {
   EngineConfig config = run.options.engine;
   if (config.on_full != OnFull::kSlide) return run.context.max_context;
@@ -25,7 +26,7 @@ int64_t ContextOf(const ProgramRun& run) {
   return std::min(int64_t{run.context.max_context}, int64_t{plan->num_pages} * config.page_size);
 }
 
-// One run of the request; with `hidden_of` no further than that token.
+// Runs the request once; if `hidden_of` is set, not beyond that token.
 StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged, int context,
                               std::optional<int> hidden_of) {
   EngineConfig config = run.options.engine;

@@ -1,5 +1,5 @@
-// Logits of every position of a prompt given as token ids, and what the vision tower makes of its
-// pictures, for comparison with other engines.
+// Writes the logits of every position of a prompt given as token ids, and the vision encoder's
+// output for its images, for comparison with other engines.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -53,7 +53,8 @@ struct Options {
   std::optional<int> chunk;
 };
 
-// In the order of their pads: each is as long as its kind's next one.
+// Orders images and videos by their placeholders in the prompt; those of one kind are taken in the
+// given order.
 std::vector<VisionInput> InPromptOrder(const std::vector<int32_t>& ids, const VisionTokens& tokens,
                                        std::vector<VisionInput> images,
                                        std::vector<VisionInput> videos) {
@@ -63,14 +64,15 @@ std::vector<VisionInput> InPromptOrder(const std::vector<int32_t>& ids, const Vi
     pictures.push_back(std::move(of[(*i)++]));
     return pictures.back().num_tokens();
   };
-  int64_t left = 0;  // pads of the picture before
+  int64_t left = 0;  // remaining placeholders of the current image or video
   for (const int32_t id : ids) {
     if (id != tokens.image_pad && id != tokens.video_pad) continue;
     if (left == 0 && id == tokens.image_pad && image < images.size()) left = next(images, &image);
     if (left == 0 && id == tokens.video_pad && video < videos.size()) left = next(videos, &video);
     left = std::max<int64_t>(0, left - 1);
   }
-  while (image < images.size()) next(images, &image);  // without pads, which the engine reports
+  // Images without placeholders; the engine reports the error.
+  while (image < images.size()) next(images, &image);
   while (video < videos.size()) next(videos, &video);
   return pictures;
 }
@@ -79,7 +81,8 @@ StatusOr<std::vector<VisionInput>> ReadPictures(const Options& options, const Op
                                                 const std::vector<int32_t>& ids) {
   if (options.images.empty() && options.videos.empty()) return std::vector<VisionInput>();
   if (!model.config.vision_tokens.has_value()) {
-    return Status(StatusCode::kInvalidArgument, "the model does not see: it takes no pictures");
+    return Status(StatusCode::kInvalidArgument,
+                  "the model has no vision encoder: it takes no pictures");
   }
   KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(model));
   KU_ASSIGN_OR_RETURN(const ImageProcessor processor,
@@ -94,7 +97,7 @@ StatusOr<std::vector<VisionInput>> ReadPictures(const Options& options, const Op
   return InPromptOrder(ids, *model.config.vision_tokens, std::move(images), std::move(videos));
 }
 
-// float32 [tokens of all pictures, (1 + K) * hidden].
+// Writes float32 [tokens of all images and videos, (1 + K) * hidden].
 Status DumpEmbeds(Engine& engine, const std::vector<VisionInput>& pictures,
                   const std::string& path) {
   int64_t num_rows = 0;
@@ -146,7 +149,7 @@ Status Run(const ParsedArgs& args, const Options& options) {
   const int vocab = engine->model_config().decoder.vocab;
   KU_RETURN_IF_ERROR(out.Open(options.out_path, config.max_context, vocab));
   Status written;
-  std::optional<int> not_finite;  // first position
+  std::optional<int> not_finite;  // first such position
   const auto write_row = [&](int position, const float* row) {
     if (written.ok()) written = out.WriteRow(row);
     const bool finite = std::all_of(row, row + vocab, [](float x) { return std::isfinite(x); });
@@ -175,7 +178,7 @@ std::vector<Flag> Flags(Options& o) {
                "version of Pillow whose scaling of pictures is followed to the bit"),
       MakeFlag("dump-image-embeds", &o.embeds_path,
                "float32 [tokens, (1 + K) * hidden] of all pictures: embeddings, and what is added "
-               "behind each of the first K layers",
+               "after each of the first K layers",
                {}, "FILE.npy"),
       DeviceFlag(&o.config.device),
       TypeFlag(&o.config.dtype, "convert the weights (default: auto, as stored)"),

@@ -18,7 +18,7 @@ namespace {
 Status Run(const std::vector<std::string>& arguments, const Usage& usage,
            const std::function<Status(const ParsedArgs& args)>& run) {
   const FlagTable table{usage.flags, {}};
-  const std::string help = FlagsHelp(table);  // of the defaults, which parsing overwrites
+  const std::string help = FlagsHelp(table);  // made before parsing, which overwrites the defaults
   KU_ASSIGN_OR_RETURN(const ParsedArgs args, ParseArgs(arguments, table));
   if (args.help) {
     std::printf("usage: %s\n\n%s", usage.text, help.c_str());

@@ -1,6 +1,5 @@
-// The command line of the small tools: flags and positionals as the programs take them
-// (kuiper/command_line/args.h), with their exit codes and the form of their errors
-// (docs/command_line.md).
+// The command line of the small tools: flags and positional arguments as in the programs
+// (kuiper/command_line/args.h), with the same exit codes and error format (docs/command_line.md).
 #pragma once
 
 #include <functional>
@@ -23,8 +22,9 @@ struct Usage {
   size_t min_positionals, max_positionals;
 };
 
-// What main() returns: stores the values of the flags and calls `run`, or answers --help and
-// --version on stdout. A Status that is not OK becomes "error: ...", the hint, and the exit code.
+// Returns the result for main(): stores the values of the flags and calls `run`, or answers --help
+// and --version on stdout. A Status that is not OK is printed as "error: ..." with its hint, and
+// determines the exit code.
 int RunTool(int argc, char** argv, const Usage& usage,
             const std::function<Status(const ParsedArgs& args)>& run);
 

@@ -1,5 +1,6 @@
-// The table of architectures: how Hugging Face names one, what its config.json may say, and which
-// list of weights it has. A further architecture is a row, and a list when its tensors differ.
+// The table of supported architectures. Each row gives its Hugging Face names, what its config.json
+// may contain, and its list of weights. To add an architecture, add a row, and a list if its
+// tensors differ.
 #pragma once
 
 #include <span>
@@ -10,8 +11,8 @@
 
 namespace kuiper {
 
-// Which layers a config.json can make slide: none, those it names or those from max_window_layers
-// on, all.
+// Which layers may use sliding-window attention according to config.json: none; those that
+// layer_types names or those from max_window_layers on; all.
 enum class SlidingLayers { kNone, kByLayer, kAll };
 
 struct Architecture {
@@ -24,8 +25,9 @@ struct Architecture {
   bool qk_norm;
   int default_head_dim;  // 0: hidden_size / num_attention_heads
   SlidingLayers sliding;
-  const char* weight_prefix;  // of the decoder's tensors but the head; begins with "model."
-  bool sees;  // has a vision tower, beside which the decoder's keys stand in text_config
+  // Prefix of all decoder tensors except the LM head; begins with "model.".
+  const char* weight_prefix;
+  bool sees;  // has a vision encoder; the decoder's keys are then in text_config
   WeightManifest (*list_weights)(const DecoderConfig& config, const std::string& prefix,
                                  DecoderWeights* into);
 };

@@ -10,10 +10,10 @@
 
 namespace kuiper {
 
-// Rows whose embeddings come from elsewhere.
+// Replaces the embeddings of consecutive batch rows (image or video tokens).
 struct RowPatch {
   int begin = 0;  // the first row of the batch
-  // [n, (1 + K) * hidden]: the embedding, and what is added behind each of the first K layers.
+  // [n, (1 + K) * hidden]: the embedding, then the vectors to add after each of the first K layers.
   Tensor rows;
 };
 
@@ -21,22 +21,22 @@ struct Batch {
   int num_tokens = 0;       // T
   int num_seqs = 0;         // S
   int num_outputs = 0;      // R
-  int num_decode_rows = 0;  // the first ones; the others are of prompts, see ApplyArgs
+  int num_decode_rows = 0;  // leading decode rows; the others are prefill rows, see ApplyArgs
   Tensor token_ids;         // [T] i32, an array of TokenRef
-  Tensor sampled;           // [max_samples] i32, tokens of the step before; may be empty
-  Tensor positions;         // [axes, T] i32; 1 axis: it is that of all axes of the RoPE
-  Tensor slots;             // [T] i32, where new keys and values go
-  Tensor block_tables;      // [S, max_pages] i32
+  Tensor sampled;       // [max_samples] i32, tokens that the previous step sampled; may be empty
+  Tensor positions;     // [axes, T] i32; with 1 axis, all axes of the RoPE use it
+  Tensor slots;         // [T] i32, KV cache slots for the new keys and values
+  Tensor block_tables;  // [S, max_pages] i32
   AttnMeta attn;
-  Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0
-  // Where no rows need logits but the last one of each sequence, the last layer may leave out the
-  // others once it has their keys and values: 2 S <= T, S <= max_outputs and R <= T. Empty: it may
-  // not.
+  Tensor output_rows;  // [R] i32, the batch rows that need logits; unused when R == 0
+  // If only the last row of each sequence needs logits, the last layer may skip the other rows once
+  // it has stored their keys and values. Requires 2 S <= T, S <= max_outputs and R <= T. Empty: all
+  // rows are computed.
   Tensor last_rows;               // [S] i32, the last row of each sequence
-  AttnMeta last_attn;             // of these rows
-  Tensor last_outputs;            // [R] i32, output_rows as elements of last_rows
+  AttnMeta last_attn;             // attention metadata of last_rows
+  Tensor last_outputs;            // [R] i32, output_rows as indices into last_rows
   Tensor copies;                  // [C, 3] i32, for CopyPages before the step
-  std::vector<RowPatch> patches;  // none in steps that are recorded
+  std::vector<RowPatch> patches;  // empty in steps that are captured as a CUDA graph
 };
 
 }  // namespace kuiper

@@ -13,15 +13,15 @@
 namespace kuiper {
 namespace {
 
-// Bounds far above every real model; they keep all products of two sizes inside an int and every
-// tensor size inside an int64_t.
+// Bounds far above every real model. They keep every product of two sizes within an int and every
+// tensor size within an int64_t.
 constexpr int kMaxVocab = 1 << 22;
 constexpr int kMaxWidth = 1 << 20;  // hidden, heads * head_dim, intermediate
 constexpr int kMaxLayers = 1024;
 constexpr int kMaxHeads = 1024;
 constexpr int kMaxHeadDim = 512;
 
-// "Qwen3Model" for "Qwen3ForCausalLM": checkpoints of the model without its head say so.
+// Returns the name in checkpoints without an LM head: "Qwen3Model" for "Qwen3ForCausalLM".
 std::string BaseModelName(const Architecture& architecture) {
   const std::string name = architecture.name;
   return name.substr(0, name.find("For")) + "Model";
@@ -55,7 +55,7 @@ StatusOr<const Architecture*> ReadArchitecture(ConfigReader& reader) {
                                         " is not supported (supported: " + supported + ")");
 }
 
-// What would change the network and is not computed here must not be ignored.
+// Refuses settings that would change the network and are not implemented.
 Status CheckUnsupportedTraits(ConfigReader& reader) {
   const std::string act = reader.String("hidden_act");
   if (!act.empty() && act != "silu" && act != "swish") {
@@ -114,7 +114,8 @@ Status ReadSizes(ConfigReader& reader, const Architecture& architecture, Decoder
   return reader.status();
 }
 
-// The layers that layer_types names, which is absent in older files; {} after a complaint.
+// Returns for each layer whether it is sliding, from layer_types (absent in older files). Returns
+// {} after an error.
 std::vector<bool> ReadLayerTypes(ConfigReader& reader, const JsonNode& types, int layers) {
   std::vector<bool> slides;
   if (!types.IsArray() || types.items.size() != static_cast<size_t>(layers)) {
@@ -133,8 +134,8 @@ std::vector<bool> ReadLayerTypes(ConfigReader& reader, const JsonNode& types, in
   return slides;
 }
 
-// Which layers slide, and how far they see, as transformers' Qwen2Config, Qwen3Config and
-// MistralConfig derive it. Their default for an absent sliding_window is 4096; null is none.
+// Reads which layers are sliding and their window, as transformers' Qwen2Config, Qwen3Config and
+// MistralConfig derive them. An absent sliding_window defaults to 4096 there; null means no window.
 Status ReadSlidingLayers(ConfigReader& reader, SlidingLayers rule, DecoderConfig* d) {
   constexpr int kDefaultWindow = 4096, kDefaultMaxWindowLayers = 28;
   const bool used = rule == SlidingLayers::kAll ||
@@ -166,8 +167,8 @@ Status ReadSlidingLayers(ConfigReader& reader, SlidingLayers rule, DecoderConfig
   return reader.status();
 }
 
-// `whole` is the file, `reader` the object with the decoder's keys: the same but for models that
-// see.
+// `whole` is the file; `reader` is the object with the decoder's keys. They differ only for vision
+// models.
 StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
                                     const Architecture& architecture) {
   DecoderConfig d;
@@ -179,7 +180,8 @@ StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
   d.o_bias = attention_bias;
   d.mlp_bias = architecture.has_mlp_bias && reader.Bool("mlp_bias", false);
   d.qk_norm = architecture.qk_norm;
-  // transformers 4 takes the inner one, and 5 the outer one: files without a head mean either.
+  // transformers 4 reads the inner key and 5 the outer one. A file without an LM head may use
+  // either.
   d.tie_embeddings =
       whole.Bool("tie_word_embeddings", false) || reader.Bool("tie_word_embeddings", false);
   KU_RETURN_IF_ERROR(whole.status());
@@ -191,7 +193,7 @@ StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
   return d;
 }
 
-// The object `key` of the file.
+// Returns the object `key` of the file.
 StatusOr<const JsonNode*> FindObject(const ConfigReader& reader, const char* key) {
   const JsonNode* object = reader.Find(key);
   if (object != nullptr && object->IsObject()) return object;
@@ -199,7 +201,7 @@ StatusOr<const JsonNode*> FindObject(const ConfigReader& reader, const char* key
                                         (object == nullptr ? " is missing" : " is not an object"));
 }
 
-// The tower, and the tokens that stand for what it sees.
+// Reads the vision encoder's configuration and its placeholder tokens.
 Status ReadVision(ConfigReader& reader, ModelConfig* config) {
   KU_ASSIGN_OR_RETURN(const JsonNode* object, FindObject(reader, "vision_config"));
   ConfigReader tower(*object, "config.json: vision_config");
@@ -257,7 +259,8 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
 
 namespace {
 
-// Fields of transformers' GenerationConfig that would change answers, by their values that do not.
+// Returns the fields of transformers' GenerationConfig that would change answers and are not
+// supported. Each is listed with the value that has no effect.
 std::string UnusedFields(const JsonNode& json) {
   const std::pair<const char*, std::optional<double>> fields[] = {
       {"num_beams", 1},

@@ -1,6 +1,6 @@
-// config.json and generation_config.json of a Hugging Face model, checked and turned into numbers.
-// Everything that differs between the supported architectures is a field here, so the decoder never
-// asks which model it runs. Reads text only; it knows neither files nor tensors.
+// Reads config.json and generation_config.json of a Hugging Face model, checks them and converts
+// them to numbers. Every difference between the supported architectures is a field here, so the
+// decoder never checks the model type. Works on text only; depends on neither files nor tensors.
 #pragma once
 
 #include <cstdint>
@@ -30,26 +30,26 @@ struct DecoderConfig {
   int head_dim = 0;
   int intermediate = 0;
   float rms_eps = 1e-6f;
-  bool qkv_bias = false;  // of the projections to queries, keys and values
-  bool o_bias = false;    // of the projection behind attention
-  bool mlp_bias = false;  // of gate, up and down
+  bool qkv_bias = false;  // q, k and v projections have biases
+  bool o_bias = false;    // the output projection of attention has a bias
+  bool mlp_bias = false;  // gate, up and down projections have biases
   bool qk_norm = false;   // RMSNorm of each query and key head
   bool tie_embeddings = false;
   RopeConfig rope;
-  int sliding_window = 0;          // tokens that a sliding layer sees, its own included
-  std::vector<bool> layer_slides;  // by layer; empty: none does
-  DType dtype = DType::kBF16;  // as config.json says; LoadModel sets what the weights really have
+  int sliding_window = 0;  // tokens that a sliding layer attends to, including the current one
+  std::vector<bool> layer_slides;  // by layer; empty: no layer is sliding
+  DType dtype = DType::kBF16;  // as config.json says; LoadModel sets the actual type of the weights
 
   int q_size() const { return heads * head_dim; }
   int kv_size() const { return kv_heads * head_dim; }
   int qkv_size() const { return q_size() + 2 * kv_size(); }
-  // 0: the layer sees all tokens.
+  // Returns the window of the layer; 0 if the layer attends to all tokens.
   int window(int layer) const {
     return !layer_slides.empty() && layer_slides[layer] ? sliding_window : 0;
   }
 };
 
-// Families of models, as the programs tell them apart.
+// Model families that programs distinguish.
 enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen3VL };
 
 struct ModelConfig {
@@ -57,12 +57,11 @@ struct ModelConfig {
   std::string model_type;    // e.g. "qwen3"
   ModelFamily family = ModelFamily::kQwen3;
   DecoderConfig decoder;
-  // Of models that see; the others have neither.
+  // Set for vision models only.
   std::optional<VisionTowerConfig> vision;
   std::optional<VisionTokens> vision_tokens;
   QuantizationConfig quantization;
-  // The tensors lack the "model." before their names, as in checkpoints of the model without its
-  // head.
+  // True if the tensor names lack the leading "model.", as in checkpoints without an LM head.
   bool bare_names = false;
   std::vector<int32_t> eos;
   std::optional<int32_t> bos;
@@ -71,11 +70,12 @@ struct ModelConfig {
 struct GenerationConfig {
   std::vector<int32_t> eos;
   std::optional<bool> do_sample;
-  std::map<std::string, double> sampling;  // parameters by name, within their ranges
-  std::string unused;  // names of fields that would change answers, and that nothing here reads
+  std::map<std::string, double> sampling;  // supported parameters by name, within their ranges
+  std::string unused;  // names of fields that would change answers but are not supported
 };
 
-// kModel with one line that names the key when something is missing, out of range or unsupported.
+// Returns kModel, with one line that names the key, if something is missing, out of range or
+// unsupported.
 StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json);
 StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_config_json);
 

@@ -1,5 +1,5 @@
-// Reads keys of one object of a model's JSON files and keeps the first complaint. For config.cpp
-// and rope_config.cpp.
+// Reads keys of one object of a model's JSON files and keeps the first error. For config.cpp and
+// rope_config.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kuiper {
 
-// After an error the returned values are in range but meaningless: check status() before using
+// After an error, the returned values are in range but meaningless: check status() before using
 // them.
 class ConfigReader {
  public:
@@ -21,9 +21,9 @@ class ConfigReader {
       : object_(object), where_(std::move(where)) {}
 
   const Status& status() const { return status_; }
-  // kModel, one line that begins with where the object stands.
+  // Records kModel with one line that begins with the object's location.
   void Fail(const std::string& what);
-  // Absent and null are the same, as in most of Hugging Face's own configs.
+  // Absent and null are treated alike, as in most of Hugging Face's own configs.
   const JsonNode* Find(const char* key) const;
   bool IsNull(const char* key) const;
 
@@ -32,11 +32,11 @@ class ConfigReader {
   std::optional<int> MaybeInt(const char* key, int min, int max);
   double Number(const char* key, double min, double max);
   std::optional<double> MaybeNumber(const char* key, double min, double max);
-  // A list of `count` numbers.
+  // Reads a list of `count` numbers.
   std::vector<double> Numbers(const char* key, size_t count, double min, double max);
   bool Bool(const char* key, bool fallback);
   std::string String(const char* key);
-  // One token id or a list of them.
+  // Reads one token id or a list of them.
   std::vector<int32_t> Tokens(const char* key);
 
  private:

@@ -12,11 +12,11 @@ struct Layout {
   size_t residual, x, qkv, attn, mlp, out_residual, out_x, logits, total;
 };
 
-// The residual stream, to which the branches add in FP32, is FP32 whatever the activations are:
-// some models' residuals leave the range of FP16, and every layer would round the sum once more.
+// The residual stream is FP32 whatever the activation type is, and the branches add to it in FP32.
+// Some models' residuals exceed the range of FP16, and every layer would round the sum once more.
 constexpr DType kStream = DType::kF32;
 
-// Offsets inside the arena, each 64-byte aligned.
+// Computes offsets inside the arena, each 64-byte aligned.
 Layout PlanArena(const DecoderConfig& c, DType dtype, int max_tokens, int max_outputs) {
   Layout layout{};
   const auto place = [&layout](int64_t rows, int64_t cols, DType type) {
@@ -26,7 +26,7 @@ Layout PlanArena(const DecoderConfig& c, DType dtype, int max_tokens, int max_ou
   };
   layout.residual = place(max_tokens, c.hidden, kStream);
   layout.x = place(max_tokens, c.hidden, dtype);
-  // Attention and the MLP take turns in one memory.
+  // Attention and the MLP share the same memory, one after the other.
   layout.qkv = place(max_tokens, c.qkv_size(), dtype);
   layout.attn = place(max_tokens, c.q_size(), dtype);
   const size_t attention_end = std::exchange(layout.total, layout.qkv);
@@ -95,8 +95,8 @@ Status Decoder::Prepare() const {
   return OkStatus();
 }
 
-// The batch's positions for each axis of the RoPE. Text has one position, which is that of all
-// axes.
+// Returns the batch's positions for each axis of the RoPE. Text has one position per token, which
+// applies to all axes.
 Tensor Decoder::Positions(const Batch& batch) const {
   Tensor positions = batch.positions;
   const int axes = config_.rope.num_axes();
@@ -206,7 +206,7 @@ Tensor Decoder::FinishLastRows(const Batch& batch, const KvView& kv, Activations
   AppendKv(last, batch, kv, act, {});
   if (batch.num_outputs == 0) return {};
   const Tensor queries = act.qkv.Rows(0, tokens).Cols(0, config_.q_size());
-  // Both in act.attn: the output of attention is dense, as in other layers (ApplyArgs).
+  // Both are in act.attn: the output of attention is contiguous, as in other layers (ApplyArgs).
   const Rows rows{.residual = act.out_residual.Rows(0, seqs),
                   .x = act.out_x.Rows(0, seqs),
                   .q = act.attn.Rows(seqs, int64_t{2} * seqs),
@@ -225,7 +225,7 @@ Tensor Decoder::FinishLastRows(const Batch& batch, const KvView& kv, Activations
 }
 
 Tensor Decoder::FinishRows(const Batch& batch, Activations& act) const {
-  if (batch.num_outputs == 0) return {};  // a chunk of a prompt that goes on
+  if (batch.num_outputs == 0) return {};  // a non-final chunk of a prompt
   const Tensor residual = act.out_residual.Rows(0, batch.num_outputs);
   const Tensor x = act.out_x.Rows(0, batch.num_outputs);
   ops_->Run(GatherRowsArgs{

@@ -1,7 +1,7 @@
 // The only transformer loop: a decoder described by data (DecoderConfig, DecoderWeights), running
 // on Ops. Forward allocates nothing, does not sync and cannot fail.
 //
-// T tokens of the step, R rows that are sampled, H query heads, G kv heads, D head_dim.
+// Dimensions: T tokens of the step, R rows that are sampled, H query heads, G KV heads, D head_dim.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct DecoderWeights {
   Tensor embed;       // [vocab, hidden]
   Tensor final_norm;  // [hidden]
   std::vector<LayerWeights> layers;
-  Linear lm_head;  // [vocab, hidden]; the embedding itself when tied
+  Linear lm_head;  // [vocab, hidden]; the embedding itself if the weights are tied
   RopeTable rope;
 
   bool is_embed_prepacked() const {
@@ -46,23 +46,23 @@ struct Activations {
   Buffer arena;
   int max_tokens = 0;
   int max_outputs = 0;
-  Tensor residual;      // [max_tokens, hidden] f32
-  Tensor x;             // [max_tokens, hidden], input of the next linear layer
-  Tensor qkv;           // [max_tokens, (H + 2G)*D]
-  Tensor attn;          // [max_tokens, H*D]
-  Tensor mlp;           // [max_tokens, intermediate], silu(gate)*up; in the memory of qkv and attn
+  Tensor residual;  // [max_tokens, hidden] f32
+  Tensor x;         // [max_tokens, hidden], input of the next linear layer
+  Tensor qkv;       // [max_tokens, (H + 2G)*D]
+  Tensor attn;      // [max_tokens, H*D]
+  Tensor mlp;       // [max_tokens, intermediate], silu(gate)*up; shares the memory of qkv and attn
   Tensor out_residual;  // [max_outputs, hidden] f32
   Tensor out_x;         // [max_outputs, hidden]
   Tensor logits;        // [max_outputs, vocab] f32
 };
 
-// Bytes of the arena MakeActivations allocates, for the memory plan.
+// Returns the bytes of the arena that MakeActivations allocates, for the memory plan.
 size_t ActivationBytes(const DecoderConfig& config, DType activation_type, int max_tokens,
                        int max_outputs);
 StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int max_tokens,
                                       int max_outputs);
 
-// The linear layers of a layer, in the order in which they are computed.
+// The linear layers of a decoder layer, in the order of computation.
 enum class LayerLinear { kQkv, kO, kGateUp, kDown };
 
 // Called before a linear layer with its input x [T, in]. Ops may still be in flight: sync before
@@ -80,45 +80,46 @@ class Decoder {
 
   const DecoderConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
-  // Whether a linear layer is quantised; the head does not count.
+  // True if a linear layer is quantised; the LM head does not count.
   bool quantized() const;
-  // Makes Ops ready for the layers; after Ops::Reserve, before steps.
+  // Prepares Ops for the layers. Call after Ops::Reserve and before the first step.
   Status Prepare() const;
   // Appends the batch's keys and values to the cache and fills act.logits[0, R).
   void Forward(const Batch& batch, const KvCache& kv, Activations& act,
                const LayerProbe& probe = {}) const;
-  // The parts of Forward before the head, for programs that look into a model layer by layer:
-  // act.residual [T, hidden] from the batch's tokens, and one layer that appends to `kv` and adds
-  // to act.residual.
+  // The parts of Forward before the LM head, for programs that inspect a model layer by layer.
+  // Embed fills act.residual [T, hidden] from the batch's tokens. RunLayer runs one layer: it
+  // appends to `kv` and adds to act.residual.
   void Embed(const Batch& batch, Activations& act) const;
   void RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
                 const LinearProbe& probe = {}) const;
 
  private:
-  // Rows that go through a layer from attention on.
+  // Rows that pass through a layer from attention on.
   struct Rows {
     Tensor residual;  // [n, hidden] f32
     Tensor x;         // [n, hidden]
     Tensor q;         // [n, H*D]
-    Tensor attn;      // [n, H*D], in other memory than q
-    Tensor mlp;       // [n, intermediate]; may lie where q and attn lie
+    Tensor attn;      // [n, H*D], must not overlap q
+    Tensor mlp;       // [n, intermediate]; may overlap q and attn
     AttnMeta meta;
-    int num_decode_rows = 0;  // the first ones
+    int num_decode_rows = 0;  // leading decode rows
   };
   Tensor Positions(const Batch& batch) const;
-  // Fills act.qkv with queries that are ready for attention, and appends keys and values to `kv`.
+  // Fills act.qkv with queries ready for attention, and appends keys and values to `kv`.
   void AppendKv(int layer, const Batch& batch, const KvView& kv, Activations& act,
                 const LinearProbe& probe) const;
   void AttendAndMlp(int layer, const Rows& rows, const KvView& kv, const LinearProbe& probe) const;
-  // Whether the last layer computes batch.last_rows only.
+  // True if the last layer computes batch.last_rows only.
   bool LeavesOutRows(const Batch& batch) const;
-  // The last layer, for batch.last_rows from attention on; the input of the head, [R, hidden], or
-  // nothing when R == 0.
+  // Runs the last layer, from attention on for batch.last_rows only. Returns the input of the LM
+  // head, [R, hidden], or an empty tensor when R == 0.
   Tensor FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const;
-  // The input of the head after a last layer of all rows.
+  // Returns the input of the LM head after a last layer that computed all rows.
   Tensor FinishRows(const Batch& batch, Activations& act) const;
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
-  // What the batch's patches say of the embeddings (0), or of the residual stream behind a layer.
+  // Applies the batch's embedding overrides: to the embeddings (num_layers_done == 0), or to the
+  // residual stream after that many layers.
   void Patch(const Batch& batch, int num_layers_done, Activations& act) const;
 
   DecoderConfig config_;

@@ -27,7 +27,7 @@ size_t PageBytes() {
   return bytes;
 }
 
-// The bytes and what lies before them on their first page.
+// Extends the bytes to the beginning of their first memory page.
 std::span<char> PagesOf(const void* data, size_t bytes) {
   const size_t ahead = reinterpret_cast<uintptr_t>(data) % PageBytes();
   return {static_cast<char*>(const_cast<void*>(data)) - ahead, ahead + bytes};
@@ -42,7 +42,7 @@ std::string InFolder(const std::string& dir, const std::string& name) {
   return dir + "/" + name;
 }
 
-// "model-00001-of-00004.safetensors": a file of the same folder, never a path out of it.
+// True for "model-00001-of-00004.safetensors": a name in the same folder, never a path out of it.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
@@ -54,7 +54,7 @@ Status ReadOptional(const std::string& path, std::string* text) {
   return OkStatus();
 }
 
-// What to do about a folder without safetensors files: a GGUF file in it is named.
+// Returns a hint for a folder without safetensors files; it names a GGUF file if there is one.
 std::string WeightsHint(const std::string& dir) {
   std::error_code error;
   for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
@@ -141,7 +141,8 @@ Status FileWeights::OpenShards(const std::string& dir) {
     }
     KU_RETURN_IF_ERROR(AddFile(InFolder(dir, shard)));
   }
-  // Old exports list tables that no network needs. Which file has a tensor, the files say.
+  // Old exports list tensors that no network needs, so a missing one is not an error here. Which
+  // file holds a tensor is taken from the files, not from the index.
   for (size_t i = 0; i < map->keys.size(); ++i) {
     if (!items_.contains(map->keys[i])) absent_.emplace(map->keys[i], map->items[i].text);
   }
@@ -263,7 +264,7 @@ std::vector<std::string> FileWeights::Unused() const {
   return names;
 }
 
-// A hint: failure costs speed only.
+// Only a hint: a failure costs speed, nothing else.
 void FileWeights::WillNeed(const void* data, size_t bytes) {
   const std::span<char> pages = PagesOf(data, bytes);
   (void)madvise(pages.data(), pages.size(), MADV_WILLNEED);
@@ -271,7 +272,7 @@ void FileWeights::WillNeed(const void* data, size_t bytes) {
 
 void FileWeights::Read(const void* data, size_t bytes) {
   const std::span<char> pages = PagesOf(data, bytes);
-#ifdef MADV_POPULATE_READ  // Linux 5.14: one call instead of a fault for each few pages
+#ifdef MADV_POPULATE_READ  // Linux 5.14: one call instead of a page fault for every few pages
   if (madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
 #endif
   for (size_t byte = 0; byte < pages.size(); byte += PageBytes()) {

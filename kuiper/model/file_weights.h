@@ -1,5 +1,5 @@
 // Weights in files: Hugging Face directories, single .safetensors files and containers packed by
-// kuiper_pack. OpenModel reads models through it, kuiper_pack copies what it holds.
+// kuiper_pack. OpenModel reads models through this class, and kuiper_pack copies its tensors.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@
 
 namespace kuiper {
 
-// Every tensor of a source, also those that no model asks for; kuiper_pack copies them all.
+// Holds every tensor of a source, including unused ones; kuiper_pack copies them all.
 class FileWeights : public WeightSource {
  public:
-  // Opens and checks the headers; touches no weight. kModel errors as docs/command_line.md lists
-  // them.
+  // Opens the files and checks their headers; reads no weights. docs/command_line.md lists the
+  // kModel errors.
   static StatusOr<std::unique_ptr<FileWeights>> Open(const std::string& path);
 
   struct Item {
@@ -31,13 +31,13 @@ class FileWeights : public WeightSource {
     const SafetensorsEntry* entry;
   };
   const std::map<std::string, Item>& items() const { return items_; }
-  // What the index lists and no file has, with the file that it names.
+  // Tensors that the index lists but no file has, each with the file name given in the index.
   const std::map<std::string, std::string>& absent() const { return absent_; }
-  // Whether two tensors of items() are the same to the bit. Reads both up to the first difference,
-  // and gives the pages back; the page cache keeps them.
+  // True if two tensors of items() are bit-identical. Reads both up to the first difference and
+  // releases the memory pages; the page cache keeps them.
   bool AreEqual(const Item& a, const Item& b);
 
-  // How matrices may be packed, as files().config_json says.
+  // Sets how matrices may be packed, as files().config_json says.
   void set_quantization(QuantizationConfig quantization) {
     quantization_ = std::move(quantization);
   }

@@ -1,6 +1,6 @@
-// The weights of a model as one list: their names, shapes and roles, and where each goes. An
-// architecture writes its list in a file of its own (qwen.cpp); loading, counting, memory plans,
-// made-up values and the messages about missing and unused tensors derive from it. Knows neither
+// The weights of a model as one list: their names, shapes and roles, and the destination of each.
+// Each architecture defines its list in its own file (qwen.cpp). Loading, counting, memory plans,
+// random weights and the messages about missing and unused tensors use the list. Depends on neither
 // files nor devices.
 #pragma once
 
@@ -18,9 +18,10 @@ struct Linear;
 struct VisionWeights;
 struct WeightMatrix;
 
-// What a weight is in the network, and so which part of it one of several ranks needs.
+// The role of a weight in the network. It determines which part of the weight each of several ranks
+// needs.
 enum class WeightRole {
-  kNorm,        // [n], or a table of positions: all of it
+  kNorm,        // [n], or a position table: all of it
   kNormBias,    // [n]: all of it
   kColumn,      // [out, in] and its bias [out]: some of the outputs
   kRow,         // [out, in]: some of the inputs; its bias [out] is added by one rank
@@ -29,40 +30,41 @@ enum class WeightRole {
 
 struct Weight {
   std::string name = {};            // "<prefix>.weight" or "<prefix>.bias", as in the files
-  std::string alias = {};           // some files have it under this name; empty = none
+  std::string alias = {};           // alternative name in some files; empty: none
   std::vector<int64_t> shape = {};  // [out, in], or [n] of a norm or bias
-  // As the files have it, where that is not `shape`; the same values in the same order.
+  // Shape in the files if it is not `shape`; the values and their order are the same.
   std::vector<int64_t> stored_shape = {};
   WeightRole role = WeightRole::kNorm;
-  // Its places among the DecoderWeights: as a tensor (the embedding, norms, biases), as the matrix
-  // of a linear layer, or as both (an embedding that is also the head).
+  // Destinations in DecoderWeights. A weight is loaded as a tensor (the embedding, norms, biases),
+  // as the matrix of a linear layer, or as both (an embedding that is also the LM head).
   Tensor* tensor = nullptr;
   WeightMatrix* matrix = nullptr;
-  Linear* linear = nullptr;     // that the matrix is a part of; null: it is dense in every file
-  bool is_vision = false;       // of the vision tower, which no step of the decoder reads
-  const char* if_missing = "";  // a hint for people whose file lacks it
+  // The layer that the matrix is part of; null if it is dense in every file.
+  Linear* linear = nullptr;
+  bool is_vision = false;       // belongs to the vision encoder, which no decoder step reads
+  const char* if_missing = "";  // hint for users whose file lacks the weight
 
   bool is_matrix() const { return shape.size() == 2; }
-  // The head: the matrix behind the last layer, perhaps the embedding as well.
+  // True for the LM head, the matrix after the last layer. It may also be the embedding.
   bool is_head() const { return role == WeightRole::kVocabulary && matrix != nullptr; }
   int64_t num_values() const { return is_matrix() ? shape[0] * shape[1] : shape[0]; }
 };
 
 struct WeightManifest {
-  // In the order of loading. The embedding comes first: its type is the model's.
+  // In loading order. The embedding comes first: its type becomes the model's.
   std::vector<Weight> weights;
-  // Tensors whose names end so may be in a file and are not needed.
+  // Tensors whose names end with this suffix are expected in some files and not needed.
   std::string ignored_suffix;
 
-  // For the authors of lists.
+  // Helpers for the functions that define lists.
   void AddNorm(const std::string& prefix, int64_t size, Tensor* place);
-  // A further part of `linear`, with its bias when it has one.
+  // Adds a further part to `linear`, with its bias if `bias`.
   void AddPart(const std::string& prefix, WeightRole role, int out, int in, bool bias,
                Linear* linear);
 };
 
-// The weights of a model. `into` is laid out for them and must outlive the list; so is `vision`,
-// for those of the vision tower, which are left out without it.
+// Returns the weights of a model. The destinations `into` and `vision` must outlive the list. If
+// `vision` is null, the weights of the vision encoder are left out.
 WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into,
                            VisionWeights* vision = nullptr);
 

@@ -15,7 +15,7 @@ namespace {
 
 StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& config, int positions,
                                   std::vector<Buffer>* buffers) {
-  constexpr int kRows = 4096;  // uploaded at a time
+  constexpr int kRows = 4096;  // rows uploaded at a time
   const int dim = config.head_dim;
   const size_t table_bytes = static_cast<size_t>(positions) * dim * sizeof(float);
   KU_ASSIGN_OR_RETURN(Buffer table, device.Allocate(table_bytes));
@@ -37,7 +37,8 @@ StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& co
   return rope;
 }
 
-// A configuration with too few layers, or that knows nothing of a bias, gives another network.
+// Unused tensors mean a wrong network: the configuration has too few layers or does not mention a
+// bias.
 void WarnOfUnused(const WeightSource& source, const WeightManifest& manifest) {
   std::vector<std::string> names = source.Unused();
   std::erase_if(names, [&](const std::string& name) {
@@ -48,20 +49,20 @@ void WarnOfUnused(const WeightSource& source, const WeightManifest& manifest) {
              std::to_string(names.size()) + " of the tensors, first " + Quoted(names[0]));
 }
 
-// Windows that no sequence outgrows are none: the layers see the same, and a plain causal layer may
-// share what it reads (cascade attention).
+// Drops windows at least as long as the context: the layers attend to the same tokens without them.
+// A plain causal layer can use cascade attention.
 void FitToContext(int context, DecoderConfig* config) {
   if (config->sliding_window >= context) config->layer_slides.clear();
   const auto sliding = std::count(config->layer_slides.begin(), config->layer_slides.end(), true);
   if (sliding > 0) {
     LogInfo("sliding window: " + std::to_string(sliding) + " of " + std::to_string(config->layers) +
-            " layers see the last " + std::to_string(config->sliding_window) + " tokens");
+            " layers attend to the last " + std::to_string(config->sliding_window) + " tokens");
   }
   const std::string rope = DescribeRope(config->rope, config->head_dim, context);
   if (!rope.empty()) LogInfo("RoPE: " + rope);
 }
 
-// Fills the places of a manifest.
+// Loads all weights of a manifest to their destinations.
 class WeightLoader {
  public:
   WeightLoader(const WeightOptions& options, DType matrix_type, WeightSource& source,
@@ -91,7 +92,7 @@ class WeightLoader {
   int64_t bytes_read_by_a_step() const { return bytes_read_by_a_step_; }
 
  private:
-  // False: the source has it dense.
+  // Returns false if the source has the matrix dense.
   StatusOr<bool> LoadPacked(const Weight& weight) {
     KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source_.GetPacked(weight));
     if (!packed.has_value()) return false;
@@ -104,7 +105,8 @@ class WeightLoader {
     KU_ASSIGN_OR_RETURN(const Tensor host, source_.Get(weight));
     const bool becomes_int8 = options_.int8_head && weight.is_head();
     if (becomes_int8) {
-      // Before a tied table is placed, which may stay in the pages that this gives back.
+      // Must precede the placement of a tied table, which may stay in the pages that PlaceAsInt8
+      // releases.
       KU_ASSIGN_OR_RETURN(const WeightMatrix head,
                           placer_.PlaceAsInt8(weight.name, host, Int8RowsFormat()));
       LogInfo(Quoted(weight.name) +
@@ -120,7 +122,7 @@ class WeightLoader {
     if (weight.tensor != nullptr) *weight.tensor = placed;
     const bool is_matrix_of_layer = weight.matrix != nullptr && !becomes_int8;
     if (is_matrix_of_layer) *weight.matrix = DenseWeight(placed);
-    // A table in which tokens are only looked up is not read.
+    // An embedding table that is only looked up does not count as read.
     const bool is_table = weight.is_matrix() && !is_matrix_of_layer;
     bytes_ += placed.bytes();
     bytes_read_by_a_step_ += is_table || weight.is_vision ? 0 : placed.bytes();
@@ -170,7 +172,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   FitToContext(context, &config);
 
   WeightSource& source = *opened.source;
-  // Memory of a device may not come out of what the cache holds, as on a Jetson.
+  // Not for other devices: memory in the page cache may be unavailable to them, as on a Jetson.
   if (ops.device().traits().reads_host_memory) source.KeepCached();
   int64_t bytes_done = 0;
   WeightPlacer placer(source, ops, options.mapped, options.num_threads, [&](int64_t bytes) {

@@ -35,7 +35,7 @@ uint64_t OpenedModel::Hash() const {
 
 namespace {
 
-// Parts of one linear layer are computed by one kernel.
+// Checks that the parts of one linear layer have the same format: one kernel computes them all.
 Status CheckParts(const std::string& path, const Weight& first, const WeightFormat& first_format,
                   const Weight& weight, const WeightFormat& format) {
   if (format == first_format) return OkStatus();
@@ -45,7 +45,7 @@ Status CheckParts(const std::string& path, const Weight& first, const WeightForm
                 "use a checkpoint that quantises all projections of a layer alike");
 }
 
-// What the head becomes when it is quantised while it is loaded.
+// Returns the format of an LM head that is quantised while it is loaded.
 StatusOr<WeightFormat> PlanInt8Head(const Weight& head) {
   if (head.shape[1] % WeightFormat::kQuantum == 0) return Int8RowsFormat();
   return Status(StatusCode::kModel,
@@ -110,7 +110,8 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) cons
 
 namespace {
 
-// A layer behind the last one of the configuration: the files are those of another, deeper network.
+// Checks that the files have no layers beyond the configuration's last one: they would belong to a
+// deeper network.
 Status CheckLayers(const OpenedModel& model) {
   constexpr std::string_view kLayers = "layers.";
   for (const std::string& name : model.source->Unused()) {
@@ -129,8 +130,8 @@ Status CheckLayers(const OpenedModel& model) {
   return OkStatus();
 }
 
-// Factors by which keys and values were to be divided in an FP8 cache. The KV formats have none,
-// and those of 1 change nothing.
+// Refuses scales other than 1 by which keys and values are divided in an FP8 cache: the KV formats
+// here have none.
 Status CheckKvScales(const FileWeights& source) {
   for (const auto& [name, item] : source.items()) {
     if (!IsKvScale(name)) continue;
@@ -150,7 +151,7 @@ Status CheckKvScales(const FileWeights& source) {
   return OkStatus();
 }
 
-// How many weights of the list the source has.
+// Returns how many weights of the list the source has.
 int64_t CountFound(const FileWeights& source, const ModelConfig& config) {
   DecoderWeights unused;
   const std::vector<Weight> weights = ListWeights(config, &unused).weights;
@@ -158,7 +159,7 @@ int64_t CountFound(const FileWeights& source, const ModelConfig& config) {
                        [&](const Weight& weight) { return source.items().contains(weight.name); });
 }
 
-// What the index of the files lists, no file has and a weight needs.
+// Checks for weights that the index lists but no file has.
 Status CheckListed(FileWeights& source, const ModelConfig& config) {
   if (source.absent().empty()) return OkStatus();
   DecoderWeights unused;
@@ -178,8 +179,8 @@ Status CheckListed(FileWeights& source, const ModelConfig& config) {
   return OkStatus();
 }
 
-// Whether the head is the embedding, as transformers 5 decides: it is not where the files have
-// another one, whatever config.json says.
+// True if the LM head is the embedding, by the rule of transformers 5: if the files have a
+// different head, it is not tied, whatever config.json says.
 StatusOr<bool> IsTied(FileWeights& source, ModelConfig config) {
   if (!config.decoder.tie_embeddings) return false;
   config.decoder.tie_embeddings = false;
@@ -206,7 +207,7 @@ StatusOr<bool> IsTied(FileWeights& source, ModelConfig config) {
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
   KU_ASSIGN_OR_RETURN(std::unique_ptr<FileWeights> source, FileWeights::Open(path));
   const ModelFiles& files = source->files();
-  // The parsers name the file; here is where it lies.
+  // The parsers report the file name only; this adds its path.
   const auto located = [&](const Status& status) {
     const char* separator = files.path == files.dir ? "/" : ": ";
     return Status(status.code(), files.path + separator + status.message(), status.hint());

@@ -1,7 +1,7 @@
-// A model opened for reading: headers and texts are read and checked. No weight is touched, but for
-// an embedding and a head that may be one (tie_word_embeddings) and are both in the files. A
-// program opens a model once per run, looks at what it is, and gives it to Engine::Plan and
-// Engine::Create. Knows nothing of devices.
+// A model opened for reading: headers and texts are read and checked. Weights are not read, with
+// one exception: an embedding and an LM head that may be the same (tie_word_embeddings) if both are
+// in the files. A program opens a model once per run, inspects it, and passes it to Engine::Plan
+// and Engine::Create. Independent of devices.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,25 @@ namespace kuiper {
 struct ModelFiles;
 class WeightSource;
 
-// What weights become.
+// How weights are converted at load.
 struct WeightOptions {
   std::optional<DType> dtype;  // convert the dense matrices to this float type
-  bool int8_head = false;      // quantise the head to codes of 8 bits, unless it is packed already
-  // Layers with codes of integers round activations to integers of 8 bits. CPU only; an error if
+  bool int8_head = false;      // quantise the LM head to INT8, unless it is already packed
+  // Layers with integer weights also quantise their activations to INT8. CPU only; an error if
   // there is no such layer.
   bool int8_activations = false;
 };
 
-// Whether the backend of this device can do that.
+// Checks that the device's backend supports these options.
 Status CheckWeightOptions(const WeightOptions& options, Device device);
 
-// What weights take in memory.
+// Types and memory of the weights.
 struct WeightPlan {
-  DType matrix_type;  // of dense ones, and the numeric type of packed ones; norms and biases keep
-                      // the type that the files have
-  size_t bytes;       // of all weights, tied embeddings once
-  bool quantized = false;  // a layer is packed; the head does not count
+  // Type of dense matrices and compute type of packed ones; norms and biases keep the type of the
+  // files.
+  DType matrix_type;
+  size_t bytes;            // memory of all weights; tied embeddings count once
+  bool quantized = false;  // at least one layer is packed; the LM head does not count
 };
 
 struct OpenedModel {
@@ -49,20 +50,19 @@ struct OpenedModel {
   GenerationConfig generation;
 
   const ModelFiles& files() const;
-  // Of the configurations and WeightSource::Digest, by which another model can be told from this
-  // one.
+  // Returns a hash of the configurations and WeightSource::Digest, which identifies the model.
   uint64_t Hash() const;
-  // Looks at all packed matrices, and at the types of the dense ones. kModel when the source lacks
-  // what it looks at or holds it otherwise than config.json says.
+  // Inspects all packed matrices and the types of the dense ones. Returns kModel if the source
+  // lacks one of these tensors or contradicts config.json.
   StatusOr<WeightPlan> PlanWeights(const WeightOptions& options) const;
 };
 
-// A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack.
-// config.decoder.tie_embeddings is what the files show, whatever config.json says. kModel errors as
-// docs/command_line.md lists them.
+// Opens a Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. Sets
+// config.decoder.tie_embeddings from the files, whatever config.json says. docs/command_line.md
+// lists the kModel errors.
 StatusOr<OpenedModel> OpenModel(const std::string& path);
-// A model that nobody trained, in the shapes and the type of a config.json: speed and memory can be
-// measured without its files. Its matrices have no data (WeightSource::Get).
+// Returns a model with random weights in the shapes and type of a config.json, to measure speed and
+// memory without its files. Its matrices have no data (WeightSource::Get).
 StatusOr<OpenedModel> InventModel(const std::string& config_path);
 
 }  // namespace kuiper

@@ -30,12 +30,13 @@ struct OutputTensor {
   const std::string* name;
   const FileWeights::Item* item;
   const SafetensorsType* type;
-  int64_t count = 0;  // elements; 0 when they are copied as they are
+  int64_t count = 0;  // elements; 0 if they are copied unchanged
   int64_t bytes = 0;
 };
 
-// Widest types first keeps every tensor aligned to its element size, as the format's own writer
-// does; within a type the order of the source files is kept, which is the order of loading.
+// Sorts the tensors by type, widest first, which keeps each aligned to its element size, as the
+// format's own writer does. Within a type, keeps the order of the source files, which is the
+// loading order.
 std::vector<OutputTensor> PlanTensors(const FileWeights& weights, std::optional<DType> dtype) {
   std::vector<OutputTensor> tensors;
   for (const auto& [name, item] : weights.items()) {
@@ -65,7 +66,7 @@ std::vector<SafetensorsOutput> Outputs(const std::vector<OutputTensor>& tensors)
   return outputs;
 }
 
-// The config with the type the tensors really have; other keys stay as they were.
+// Returns the config with the actual type of the tensors; other keys are unchanged.
 StatusOr<std::string> ConfigText(const std::string& original, std::optional<DType> dtype) {
   KU_RETURN_IF_ERROR(ParseModelConfig(original).status());
   if (!dtype) return original;
@@ -115,7 +116,7 @@ Status WriteTensor(FileWeights& weights, const OutputTensor& t, AtomicFile& out)
   const auto write = [&out](std::string_view piece) {
     return out.Write(piece.data(), piece.size());
   };
-  constexpr size_t kUnitBytes = 8;  // of the widest element
+  constexpr size_t kUnitBytes = 8;  // bytes of the widest element type
   if (t.count == 0) return ForEachPiece(weights, bytes, kUnitBytes, write);
   return ForEachConverted(weights, bytes, *t.item->entry->type->dtype, *t.type->dtype,
                           "tensor " + Quoted(*t.name), write);

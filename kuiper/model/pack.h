@@ -1,5 +1,5 @@
-// The packed container: an ordinary safetensors file whose metadata carries the model's texts, so
-// that one file is a whole model. Written by kuiper_pack, read by FileWeights.
+// The packed container: an ordinary safetensors file whose metadata holds the model's texts, so
+// that one file is a complete model. kuiper_pack writes it and FileWeights reads it.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,14 @@ inline constexpr const char* kPreprocessorKey = "kuiper.preprocessor_config";
 inline constexpr const char* kVideoPreprocessorKey = "kuiper.video_preprocessor_config";
 
 struct PackOptions {
-  std::optional<DType> dtype;  // convert the float tensors but the scales of packed matrices
+  // Convert the float tensors to this type, except the scales of packed matrices.
+  std::optional<DType> dtype;
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 
-// Merges the model at `source` (anything FileWeights opens) into one file. Streams tensor by
-// tensor; `out_path` appears complete or not at all. kModel for the source, kInternal for the
-// output.
+// Merges the model at `source` (anything FileWeights opens) into one file. Copies one tensor at a
+// time; `out_path` appears complete or not at all. Returns kModel for errors of the source,
+// kInternal for errors of the output.
 Status PackModel(const std::string& source, const std::string& out_path,
                  const PackOptions& options);
 

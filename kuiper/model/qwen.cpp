@@ -1,4 +1,4 @@
-// The weights of the dense decoders of Llama's shape: Llama, Qwen2, Qwen2.5, Qwen3.
+// The weights of dense decoders with Llama's structure: Llama, Qwen2, Qwen2.5, Qwen3.
 #include <string>
 
 #include "kuiper/model/architecture.h"
@@ -35,7 +35,7 @@ void AddLayer(const DecoderConfig& c, const std::string& prefix, LayerWeights* w
 WeightManifest ListQwenWeights(const DecoderConfig& c, const std::string& prefix,
                                DecoderWeights* w) {
   WeightManifest list;
-  list.ignored_suffix = ".rotary_emb.inv_freq";  // a table that old exports kept
+  list.ignored_suffix = ".rotary_emb.inv_freq";  // a table that old exports contain
   list.weights.push_back({.name = prefix + "embed_tokens.weight",
                           .shape = {c.vocab, c.hidden},
                           .role = WeightRole::kVocabulary,
@@ -44,7 +44,7 @@ WeightManifest ListQwenWeights(const DecoderConfig& c, const std::string& prefix
   list.AddPart("lm_head", WeightRole::kVocabulary, c.vocab, c.hidden, /*bias=*/false, &w->lm_head);
   Weight& head = list.weights.back();
   if (c.tie_embeddings) {
-    // Some exports of tied models store the shared table under the head's name only, or twice.
+    // Some exports of tied models store the shared table under the LM head's name only, or twice.
     list.weights[0].alias = head.name;
     list.weights[0].matrix = head.matrix;
     list.weights.pop_back();

@@ -1,5 +1,5 @@
-// Weights that nobody trained. The loader makes the matrices where they are needed, so nothing but
-// the device holds them; norms are ones and biases zeros.
+// Random weights. The loader generates the matrices directly on the device, so no other copy
+// exists. Norms are ones and biases zeros.
 #include <map>
 #include <optional>
 #include <utility>
@@ -33,7 +33,7 @@ class RandomWeights : public WeightSource {
     return Tensor::Dense(bytes.data(), dtype_, {shape[0]});
   }
 
-  // All but the head, as most checkpoints are.
+  // Quantises all matrices except the LM head, as most checkpoints do.
   StatusOr<std::optional<PackedMatrix>> GetPacked(const Weight& weight) override {
     std::optional<PackedMatrix> made_up;
     const QuantizationConfig& q = quantization_;

@@ -1,4 +1,4 @@
-// transformers' modeling_rope_utils.py computes these in FP32; each rounding below is one of its.
+// transformers' modeling_rope_utils.py computes these in FP32; each rounding below follows it.
 #include "kuiper/model/rope.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ float Power(double base, float exponent) {
   return static_cast<float>(std::pow(base, static_cast<double>(exponent)));
 }
 
-// Positions that pair i needs for one radian, theta^(2i / head_dim).
+// Returns for each pair i the number of positions per radian, theta^(2i / head_dim).
 std::vector<float> Periods(double theta, int head_dim) {
   std::vector<float> periods(head_dim / 2);
   for (int i = 0; i < head_dim / 2; ++i) {
@@ -36,7 +36,7 @@ std::vector<float> Inverse(std::vector<float> periods) {
   return periods;
 }
 
-// What theta is multiplied with; 1 up to the trained length.
+// Returns the factor to multiply theta by; 1 up to the trained length.
 float DynamicStretch(const DynamicRope& rope, int head_dim, int context) {
   if (context <= rope.trained_length) return 1;
   const auto factor = static_cast<float>(rope.factor);
@@ -54,14 +54,14 @@ std::vector<float> DynamicFrequencies(const RopeConfig& config, const DynamicRop
   return Inverse(Periods(theta, head_dim));
 }
 
-// The pair whose wavelength makes `rotations` turns within the original context.
+// Returns the pair whose wavelength makes `rotations` turns within the original context.
 double CorrectionPair(double rotations, int head_dim, double theta, const YarnRope& yarn) {
   return head_dim * std::log(yarn.original_max_position / (rotations * 2 * std::numbers::pi)) /
          (2 * std::log(theta));
 }
 
-// Share of each pair's frequency that is interpolated (divided by the factor): 0 below the ramp, 1
-// above it.
+// Returns the interpolated share of each pair's frequency (divided by the factor): 0 below the
+// ramp, 1 above it.
 std::vector<float> YarnRamp(double theta, const YarnRope& yarn, int head_dim) {
   double low = CorrectionPair(yarn.beta_fast, head_dim, theta, yarn);
   double high = CorrectionPair(yarn.beta_slow, head_dim, theta, yarn);
@@ -123,7 +123,7 @@ std::vector<float> Llama3Frequencies(double theta, const Llama3Rope& rope, int h
   return inv_freq;
 }
 
-// What cos and sin are multiplied with.
+// Returns the factor that cos and sin are multiplied by.
 float AttentionFactor(const RopeConfig& config) {
   if (const auto* yarn = std::get_if<YarnRope>(&config.scaling)) {
     return static_cast<float>(yarn->attention_factor);
@@ -162,7 +162,8 @@ std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int contex
   for (int pos = begin; pos < end; ++pos) {
     float* row = table.data() + static_cast<size_t>(pos - begin) * head_dim;
     for (int i = 0; i < head_dim / 2; ++i) {
-      const double angle = static_cast<float>(pos) * inv_freq[i];  // an FP32 product, as there
+      // An FP32 product, as in transformers.
+      const double angle = static_cast<float>(pos) * inv_freq[i];
       row[i] = static_cast<float>(std::cos(angle)) * scale;
       row[head_dim / 2 + i] = static_cast<float>(std::sin(angle)) * scale;
     }

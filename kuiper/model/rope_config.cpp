@@ -23,15 +23,15 @@ double ReadFactor(ConfigReader& reader) {
   return reader.Number("factor", 1, 1024);
 }
 
-// What YaRN multiplies cos and sin with; `mscale` is 1 in the paper.
+// Returns YaRN's factor for cos and sin; `mscale` is 1 in the paper.
 double AttentionFactor(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
-// The trained length where the object has it: transformers 5 takes the one next to the object, and
-// 4 the one in it.
+// Reads the trained length. transformers 5 reads the key next to the object, and transformers 4 the
+// key inside it.
 int ReadOriginal(ConfigReader& config, ConfigReader& reader, std::optional<int> fallback) {
   const std::optional<int> beside = config.MaybeInt(kOriginal, 1, kMaxPosition);
   const int original = reader.Int(kOriginal, 1, kMaxPosition, beside ? beside : fallback);
@@ -50,7 +50,7 @@ YarnRope ReadYarn(ConfigReader& config, ConfigReader& reader, int max_position) 
   yarn.beta_fast = reader.MaybeNumber("beta_fast", 1e-3, 1e6).value_or(32);
   yarn.beta_slow = reader.MaybeNumber("beta_slow", 1e-3, 1e6).value_or(1);
   if (yarn.beta_fast < yarn.beta_slow) reader.Fail("beta_fast is smaller than beta_slow");
-  // Both or neither count, and not when they are 0.
+  // They have an effect only if both are given and neither is 0.
   const double mscale = reader.MaybeNumber("mscale", 0, 1e3).value_or(0);
   const double mscale_all_dim = reader.MaybeNumber("mscale_all_dim", 0, 1e3).value_or(0);
   const double inferred =
@@ -62,8 +62,8 @@ YarnRope ReadYarn(ConfigReader& config, ConfigReader& reader, int max_position) 
   return yarn;
 }
 
-// The original length stands beside rope_scaling (Phi 3, and then its ratio to the whole length is
-// the factor) or, with transformers 5, in it.
+// The original length is next to rope_scaling or, with transformers 5, inside it. If it is next to
+// rope_scaling (Phi 3), the factor is the ratio of the whole length to it.
 LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, int max_position) {
   LongRope rope;
   const auto pairs = static_cast<size_t>(head_dim / 2);
@@ -93,7 +93,7 @@ Llama3Rope ReadLlama3(ConfigReader& config, ConfigReader& reader) {
   return rope;
 }
 
-// Sets rope->scaling, and the longest context of types that extend it.
+// Sets rope->scaling and, for types that extend the context, the longest context.
 void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& reader, int head_dim,
                  RopeConfig* rope) {
   const int max_position = rope->max_position;
@@ -124,7 +124,8 @@ void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& re
   }
 }
 
-// Sections of pairs in runs one after the other, as Qwen2-VL has them, are another network.
+// Refuses mrope_interleaved = false: consecutive sections of pairs, as in Qwen2-VL, are a different
+// network.
 InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
   constexpr InterleavedAxes kDefault = {.time = 24, .rows = 20, .columns = 20};
   if (!reader.Bool("mrope_interleaved", true)) {
@@ -144,10 +145,10 @@ InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
   return {static_cast<int>(pairs[0]), static_cast<int>(pairs[1]), static_cast<int>(pairs[2])};
 }
 
-constexpr const char* kParameters = "rope_parameters";  // of transformers 5
-constexpr const char* kScaling = "rope_scaling";        // of transformers 4
+constexpr const char* kParameters = "rope_parameters";  // in files of transformers 5
+constexpr const char* kScaling = "rope_scaling";        // in files of transformers 4
 
-// The object at `key`; an absent one and an empty one are the same, and null.
+// Returns the object at `key`; null if it is absent or empty.
 const JsonNode* FindScaling(ConfigReader& config, const char* key) {
   const JsonNode* object = config.Find(key);
   if (object == nullptr) return nullptr;
@@ -171,19 +172,19 @@ std::string Named(const std::string& where, double theta) {
   return where + text;
 }
 
-// The theta that counts: of the object that counts, else that next to it, else the default of
-// text models. `other` is the theta of a rope_parameters that does not count.
+// Returns the theta in effect: from the object in effect, else from next to it, else the default of
+// text models. `other` is the theta of a rope_parameters that is ignored.
 double ChooseTheta(ConfigReader& config, const char* key, std::optional<double> inner,
                    std::optional<double> other, bool has_axes) {
   const std::optional<double> beside = ReadTheta(config);
   const double plain = RopeConfig().theta;
-  // The defaults of Qwen3-VL are 5000000 in transformers 4.57 and 500000 in 5.24.
+  // Qwen3-VL's default theta is 5000000 in transformers 4.57 and 500000 in 5.24.
   if (!inner && !beside && has_axes) {
     config.Fail(other ? "rope_scaling counts, and rope_theta is in rope_parameters only"
                       : "rope_theta is missing");
   }
   const double theta = inner.value_or(beside.value_or(plain));
-  // transformers 4 takes what is next to rope_scaling, and 5 what is in it.
+  // transformers 4 reads the key next to rope_scaling, and transformers 5 the key inside it.
   if (other && theta != beside.value_or(plain) && theta != *other) {
     config.Fail(Named("rope_scaling.rope_theta", theta) + " and " +
                 Named("rope_parameters.rope_theta", *other) +
@@ -196,11 +197,12 @@ double ChooseTheta(ConfigReader& config, const char* key, std::optional<double> 
   return theta;
 }
 
-// The name of the type; "default" where there is none. transformers 4 takes `type`, 5 rope_type.
+// Returns the name of the type, or "default" if there is none. transformers 4 reads `type`, 5
+// rope_type.
 std::string ReadType(ConfigReader& reader, bool has_axes) {
   const auto read = [&](const char* key) {
     const std::string type = reader.String(key);
-    // "mrope" says that there are axes, and not how they are scaled.
+    // "mrope" means that there are several axes; it does not select a scaling.
     return has_axes && type == "mrope" ? "default" : type;
   };
   const std::string type = read("rope_type"), old = read("type");
@@ -211,7 +213,7 @@ std::string ReadType(ConfigReader& reader, bool has_axes) {
   return !type.empty() ? type : !old.empty() ? old : "default";
 }
 
-// Without a type the numbers of one have no effect.
+// Warns that the parameters have no effect without a type.
 void WarnOfNoType(const JsonNode& object, const char* key) {
   constexpr std::string_view kPlain[] = {"rope_type",     "type",
                                          "rope_theta",    "partial_rotary_factor",
@@ -225,8 +227,8 @@ void WarnOfNoType(const JsonNode& object, const char* key) {
 
 }  // namespace
 
-// A rope_scaling that is not empty counts, whatever rope_parameters says, as transformers 4.57 and
-// 5.24 read them: people add it to files of transformers 5, as model cards say.
+// A non-empty rope_scaling overrides rope_parameters, as in transformers 4.57 and 5.24. Users add
+// it to files of transformers 5 because model cards say so.
 StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes) {
   RopeConfig rope;
   rope.max_position = config.Int("max_position_embeddings", 1, kMaxPosition);

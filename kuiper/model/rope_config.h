@@ -1,6 +1,6 @@
-// How positions rotate: what rope_theta and rope_scaling of a config.json say, checked. One struct
-// per type of Hugging Face's modeling_rope_utils.py that differs from the plain table; rope.h makes
-// the tables.
+// Rotary position embedding settings: rope_theta and rope_scaling of a config.json, checked. There
+// is one struct for each type in Hugging Face's modeling_rope_utils.py that differs from the plain
+// table. rope.h makes the tables.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct LinearRope {
   double factor = 1;
 };
 
-// "dynamic", the NTK-aware scaling: beyond the trained length theta rises with the context.
+// "dynamic", NTK-aware scaling: beyond the trained length, theta grows with the context.
 struct DynamicRope {
   double factor = 1;
   int trained_length = 0;
@@ -34,16 +34,17 @@ struct YarnRope {
   bool truncate = true;         // round the bounds of the ramp to whole pairs
 };
 
-// "longrope", LongRoPE (arXiv:2402.13753): each pair's frequency is divided by a factor of its own,
-// a long one if the context exceeds the original length.
+// "longrope", LongRoPE (arXiv:2402.13753): each pair's frequency is divided by its own factor, the
+// long one if the context exceeds the original length.
 struct LongRope {
   std::vector<double> short_factor, long_factor;  // [head_dim / 2]
   int original_max_position = 0;
   double attention_factor = 1;
 };
 
-// "llama3": wavelengths longer than original_max_position / low_freq_factor are stretched by the
-// factor, shorter ones than original_max_position / high_freq_factor are not, others in part.
+// "llama3": wavelengths above original_max_position / low_freq_factor are stretched by the factor.
+// Wavelengths below original_max_position / high_freq_factor are unchanged, and those in between
+// are stretched in part.
 struct Llama3Rope {
   double factor = 1;
   double low_freq_factor = 1;
@@ -51,17 +52,17 @@ struct Llama3Rope {
   int original_max_position = 0;
 };
 
-// Qwen3-VL's interleaved M-RoPE: a token has a position in time, a row and a column. Pair i rotates
-// by the row if i % 3 == 1 and i < 3 * rows, by the column if i % 3 == 2 and i < 3 * columns, else
-// by time.
+// Qwen3-VL's interleaved M-RoPE: a token has a position in time, a row and a column. The row
+// rotates pair i if i % 3 == 1 and i < 3 * rows. The column rotates it if i % 3 == 2 and i < 3 *
+// columns. Time rotates the other pairs.
 struct InterleavedAxes {
-  int time = 0, rows = 0, columns = 0;  // pairs of each; together head_dim / 2
+  int time = 0, rows = 0, columns = 0;  // number of pairs of each; together head_dim / 2
 };
 
 struct RopeConfig {
   double theta = 10000;
   int max_position =
-      0;  // longest context; at least factor * trained length of the types that extend it
+      0;  // longest context; at least factor * trained length for types that extend it
   std::variant<std::monostate, LinearRope, DynamicRope, YarnRope, LongRope, Llama3Rope> scaling;
   std::optional<InterleavedAxes> axes;  // absent: a token has one position
 
@@ -70,8 +71,8 @@ struct RopeConfig {
 
 inline constexpr int kMaxPosition = 1 << 24;
 
-// Reads the keys of a config.json; kModel with a line that names the key. `has_axes`: of a model
-// that sees, whose tokens have three positions.
+// Reads the keys of a config.json. Returns kModel, with a line that names the key, on errors.
+// `has_axes`: the model has vision, so its tokens have three positions.
 StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes);
 
 }  // namespace kuiper

@@ -78,9 +78,9 @@ void SafetensorsFile::Drop(const void* data, size_t bytes, bool cached_too) cons
   static const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t begin = (static_cast<const char*>(data) - map_) / page * page;
   const int64_t end = static_cast<const char*>(data) - map_ + static_cast<int64_t>(bytes);
-  // Hints: failure costs memory only. The page cache keeps what is still mapped, so that goes
-  // first; and it keeps units of many pages of which a part is named, so all that lies before is
-  // named too.
+  // Only hints: a failure costs memory, nothing else. Unmap first, because the page cache keeps
+  // mapped pages. The cache also keeps large folios of which only a part is named, so name
+  // everything up to `end`.
   (void)madvise(map_ + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
   if (cached_too) (void)posix_fadvise(fd_, 0, end, POSIX_FADV_DONTNEED);
 }

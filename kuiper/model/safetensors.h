@@ -1,6 +1,6 @@
-// A memory-mapped .safetensors file. Open checks the whole header against the file before anything
-// is allocated by its numbers, so a view of any tensor is inside the mapping. While it is mapped
-// the file must not be truncated by others: reading what is gone is SIGBUS.
+// A memory-mapped .safetensors file. Open checks the whole header against the file before
+// allocating memory by its numbers, so every tensor view lies inside the mapping. Other programs
+// must not truncate the mapped file: reading the removed part raises SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace kuiper {
 
-// The format's own limit.
+// The limit of the format itself.
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Element types of the format. `dtype` is absent where this program cannot compute with the type.
+// Element types of the format. `dtype` is absent if this program cannot compute with the type.
 struct SafetensorsType {
   const char* name;
   int bits;
   std::optional<DType> dtype;
 };
-// nullptr when the format has no such type.
+// Returns nullptr if the format has no such type.
 const SafetensorsType* FindSafetensorsType(std::string_view name);
 const char* SafetensorsTypeName(DType dtype);
 
@@ -35,7 +35,7 @@ struct SafetensorsEntry {
   int64_t begin = 0, end = 0;  // bytes, relative to the data section
 };
 
-// "[2, 3]", for messages.
+// Returns "[2, 3]", for messages.
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 struct SafetensorsHeader {
@@ -44,22 +44,22 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;  // file offset of the data section
 };
 
-// Checks `head`, the first bytes of a file of file_bytes bytes (as much of the header as the file
-// has). `path` is for messages only. Pure, so that it can be fuzzed.
+// Checks `head`, the first bytes of a file of `file_bytes` bytes (as much of the header as the file
+// has). `path` is used in messages only. A pure function, so that it can be fuzzed.
 StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view head, int64_t file_bytes,
                                                    const std::string& path);
 
-// A tensor of a file that is to be written.
+// A tensor to write to a file.
 struct SafetensorsOutput {
   std::string name;
   const SafetensorsType* type = nullptr;
   std::vector<int64_t> shape;
   int64_t bytes = 0;
 };
-// What a file begins with whose data are these tensors, one behind the other: the length of the
-// header and the header, padded so that the data section is aligned. Tensors of wide types should
-// come first: then all are. kModel when the header would be larger than the format allows; `path`
-// is for that message.
+// Returns the beginning of a file with these tensors: the length of the header and the header,
+// padded so that the data section is aligned. The tensors follow in this order. List wide types
+// first: then all tensors are aligned. Returns kModel if the header exceeds the format's limit;
+// `path` is for that message.
 StatusOr<std::string> SafetensorsHead(const std::vector<SafetensorsOutput>& tensors,
                                       const std::map<std::string, std::string>& metadata,
                                       const std::string& path);
@@ -76,10 +76,10 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   std::string_view Bytes(const SafetensorsEntry& entry) const;
   bool Contains(const void* data) const { return data >= map_ && data < map_ + file_bytes_; }
-  // Whether it was written to or truncated since Open.
+  // True if the file was written to or truncated since Open.
   bool HasChanged() const;
-  // Takes these bytes of the mapping out of the process, and out of the page cache if `cached_too`.
-  // They are read again from the file if they are needed after all.
+  // Removes these bytes of the mapping from the process, and from the page cache if `cached_too`. A
+  // later access reads them from the file again.
   void Drop(const void* data, size_t bytes, bool cached_too) const;
 
  private:
@@ -90,7 +90,7 @@ class SafetensorsFile {
   int fd_ = -1;
   char* map_ = nullptr;
   int64_t file_bytes_ = 0;
-  int64_t written_ns_ = 0;  // when it was written to last
+  int64_t written_ns_ = 0;  // time of the last write
 };
 
 }  // namespace kuiper

@@ -1,4 +1,4 @@
-// The head of a safetensors file that is written.
+// Makes the header of a safetensors file to write.
 #include <nlohmann/json.hpp>
 
 #include "kuiper/base/text.h"
@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kDataAlignment =
-    64;  // of the data section: every tensor of a model starts aligned
+    64;  // alignment of the data section, so that every tensor of a model starts aligned
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// The header of a safetensors file: u64 little-endian length, JSON, data. The JSON is read by a
-// strict state machine instead of a general parser: it is the part of a model file that decides
-// where memory is read, and a hostile one must cost neither much memory nor trust.
+// Parses the header of a safetensors file: u64 little-endian length, JSON, data. A strict state
+// machine reads the JSON, not a general parser, because the header determines which memory is read.
+// A malicious header must not use much memory or be trusted.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -182,7 +182,7 @@ class HeaderReader : public JsonEvents {
   int num_offsets_ = 0;
 };
 
-// Files that people take for a model of this kind, by how they begin.
+// File types that users mistake for such a model, recognised by their first bytes.
 struct ForeignFile {
   std::string_view head;
   const char* what;

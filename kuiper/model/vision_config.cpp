@@ -11,7 +11,7 @@
 namespace kuiper {
 namespace {
 
-// Bounds far above every real tower.
+// Bounds far above every real vision encoder.
 constexpr int kMaxWidth = 1 << 16;
 constexpr int kMaxDepth = 1024;
 constexpr int kMaxHeads = 1024;
@@ -42,7 +42,7 @@ std::vector<int> ReadDeepstackBlocks(ConfigReader& reader, int depth, int text_l
   return blocks;
 }
 
-// What would change the network and is not computed here must not be ignored.
+// Refuses settings that would change the network and are not implemented.
 void CheckUnsupportedTraits(ConfigReader& reader) {
   const std::string act = reader.String("hidden_act");
   if (!act.empty() && act != "gelu_pytorch_tanh") {

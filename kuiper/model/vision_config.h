@@ -1,5 +1,5 @@
-// The vision tower of Qwen3-VL as vision_config of a config.json describes it, checked and turned
-// into numbers. Read by config.cpp; what pictures become before the tower is io/image's.
+// The vision encoder of Qwen3-VL: vision_config of a config.json, checked and converted to numbers.
+// config.cpp calls the reader. Preprocessing of images is in io/image.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ struct VisionTowerConfig {
   int heads = 0;
   int intermediate = 0;
   int out_hidden = 0;  // hidden_size of the text model
-  int patch = 16;      // pixels, both sides
+  int patch = 16;      // side of a patch in pixels
   int temporal_patch = 2;
-  int merge = 2;                      // patches, both sides, that become a token
-  int position_side = 0;              // the table of positions has so many rows and columns
-  std::vector<int> deepstack_blocks;  // blocks whose output goes to a merger of its own, ascending
+  int merge = 2;          // merge * merge patches become one token
+  int position_side = 0;  // side of the square position table, in positions
+  // Ascending indices of the blocks whose output goes to a deepstack merger.
+  std::vector<int> deepstack_blocks;
 
   int head_dim() const { return hidden / heads; }
   int patch_values() const { return kChannels * temporal_patch * patch * patch; }
@@ -32,15 +33,15 @@ struct VisionTowerConfig {
   int num_deepstack() const { return static_cast<int>(deepstack_blocks.size()); }
 };
 
-// The ids by which prompts speak of pictures.
+// Token ids that represent images and videos in prompts.
 struct VisionTokens {
-  int32_t image_pad = 0;     // one for each token of an image
-  int32_t video_pad = 0;     // one for each token of a video
-  int32_t vision_start = 0;  // before the pads of an image, or of a frame of a video
-  int32_t vision_end = 0;    // behind them
+  int32_t image_pad = 0;     // placeholder, one for each token of an image
+  int32_t video_pad = 0;     // placeholder, one for each token of a video
+  int32_t vision_start = 0;  // before the placeholders of an image or of a video frame
+  int32_t vision_end = 0;    // after the placeholders
 };
 
-// Reads the object vision_config; kModel with a line that names the key.
+// Reads the object vision_config. Returns kModel, with a line that names the key, on errors.
 StatusOr<VisionTowerConfig> ReadVisionTower(ConfigReader& reader, int text_hidden, int text_layers);
 
 }  // namespace kuiper

@@ -11,7 +11,7 @@
 namespace kuiper {
 namespace {
 
-constexpr float kNormEps = 1e-6f;  // in transformers as well a constant
+constexpr float kNormEps = 1e-6f;  // also a constant in transformers
 
 // [T, n] as [T / times, n * times].
 Tensor Merged(const Tensor& x, int times) {
@@ -44,7 +44,7 @@ OpsLimits VisionEncoder::Limits(const VisionTowerConfig& c, int max_patches) {
 
 Status VisionEncoder::Reserve(int max_patches) {
   KU_CHECK(max_patches >= config_.merge_unit());
-  space_ = VisionWorkspace();  // both do not have to fit
+  space_ = VisionWorkspace();  // free the old memory first: both may not fit
   KU_ASSIGN_OR_RETURN(
       space_, VisionWorkspace::Make(ops_->device(), config_, activation_type_, max_patches));
   return Prepare();
@@ -98,7 +98,7 @@ Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
       Tensor::Dense(out.data, out.dtype, {tokens, out.shape[1] * out.shape[2]}, out.device);
   const int64_t per_frame = int64_t{patches.h} * patches.w;
   const auto most = static_cast<int>(max_patches() / per_frame);
-  // On a device the host stays a layer ahead and no further: what is enqueued cannot be stopped.
+  // On a device the host runs at most one layer ahead, because enqueued work cannot be stopped.
   std::optional<int64_t> last_asked;
   const auto may_go_on = [&](double done) {
     if (!go_on) return true;
@@ -115,7 +115,7 @@ Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
     if (!RunPass(pass, patches.values.subspan(begin * values, pass.patches() * values),
                  rows.Rows(begin / config_.merge_unit(), end / config_.merge_unit()), probe,
                  go_on_with_pass)) {
-      return Status(StatusCode::kUnavailable, "the picture was not encoded to its end");
+      return Status(StatusCode::kUnavailable, "encoding of the image was stopped");
     }
     frame += pass.frames;
   }
@@ -200,8 +200,8 @@ void VisionEncoder::RunBlock(const VisionBlockWeights& w, const Pass& pass) cons
   });
 }
 
-// The keys and values of the frames are those of the cache rows of a contiguous KvView that is laid
-// over qkv itself: the rotated keys go back to where they were.
+// The frames' keys and values form a contiguous KvView over qkv itself, one cache row per frame.
+// The rotated keys are written back to where they were.
 void VisionEncoder::Attend(const Pass& pass) const {
   const int64_t hidden = config_.hidden;
   const int head_dim = config_.head_dim(), per_frame = pass.h * pass.w;
@@ -237,8 +237,8 @@ void VisionEncoder::Attend(const Pass& pass) const {
                           .options = {.causal = false}});
 }
 
-// Patches that become a token stand in adjacent rows. The main merger norms patches, a deepstack
-// merger norms merged rows.
+// Patches that become one token are in adjacent rows. The main merger normalises patches, a
+// deepstack merger normalises merged rows.
 void VisionEncoder::Merge(const VisionMergerWeights& w, const Pass& pass, const Tensor& out) const {
   const int unit = config_.merge_unit();
   const bool norms_merged = w.norm.weight.shape[0] != config_.hidden;

@@ -9,11 +9,11 @@
 namespace kuiper {
 namespace {
 
-// A coordinate of the table for each of `n` rows (columns) of a grid, from its first to its last
-// row: torch.linspace in FP32, which counts from the nearer end.
+// Coordinates in the position table for each of `n` rows (columns) of a grid, from the first to the
+// last row of the table. Computed as torch.linspace in FP32, which counts from the nearer end.
 struct Coordinate {
   int32_t floor, ceil;
-  float share;  // of ceil
+  float share;  // weight of ceil
 };
 std::vector<Coordinate> Spread(int n, int side) {
   const float last = static_cast<float>(side - 1);

@@ -1,4 +1,4 @@
-// The weights of the vision tower of Qwen3-VL.
+// The weights of Qwen3-VL's vision encoder.
 #include <string>
 
 #include "kuiper/model/architecture.h"
@@ -44,7 +44,7 @@ void AddVisionWeights(const VisionTowerConfig& c, const std::string& prefix, Vis
                       WeightManifest* list) {
   const size_t first = list->weights.size();
   AddLinear(prefix + "patch_embed.proj", c.hidden, c.patch_values(), &w->patch_embed, list);
-  // A convolution whose steps are as wide as its kernel.
+  // A convolution whose stride equals its kernel size, which is a matrix product.
   list->weights[first].stored_shape = {c.hidden, VisionTowerConfig::kChannels, c.temporal_patch,
                                        c.patch, c.patch};
   list->weights.push_back({.name = prefix + "pos_embed.weight",
@@ -60,7 +60,7 @@ void AddVisionWeights(const VisionTowerConfig& c, const std::string& prefix, Vis
     AddMerger(c, prefix + "deepstack_merger_list." + std::to_string(i) + ".", c.merged_hidden(),
               &w->deepstack[i], list);
   }
-  // Towers stay as they are beside quantised decoders.
+  // Vision encoders stay dense if the decoder is quantised.
   for (size_t i = first; i < list->weights.size(); ++i) {
     Weight& weight = list->weights[i];
     weight.is_vision = true;

@@ -13,8 +13,7 @@ namespace {
 
 constexpr int kPanelRows = 2048;
 
-// Calls f(tensor, type, rows, columns) for each tensor of the arena; one column less than 1: a
-// vector.
+// Calls f(tensor, type, rows, columns) for each tensor of the arena; columns < 1 means a vector.
 template <typename F>
 void ForTensors(VisionWorkspace& s, const VisionTowerConfig& c, DType type, int max_patches,
                 const F& f) {
@@ -26,7 +25,7 @@ void ForTensors(VisionWorkspace& s, const VisionTowerConfig& c, DType type, int 
   f(s.qkv, type, n, 3 * c.hidden);
   f(s.attn, type, n, c.hidden);
   f(s.wide, type, panel * widest, 0);
-  // The shorter side of a frame has `merge` patches at least.
+  // The shorter side of a frame has at least `merge` patches.
   f(s.rope.cos_sin, DType::kF32, n / c.merge, c.head_dim());
   f(s.rope.axis_of_pair, DType::kI32, c.head_dim() / 2, 0);
   f(s.positions, DType::kI32, 2, n);
@@ -38,14 +37,14 @@ void ForTensors(VisionWorkspace& s, const VisionTowerConfig& c, DType type, int 
   f(s.cache_rows, DType::kI32, frames, 0);
 }
 
-// Bytes of a tensor in the arena.
+// Returns the bytes of a tensor in the arena, with padding.
 size_t Padded(DType type, int64_t rows, int64_t columns) {
   constexpr size_t kAlign = 256;
   const size_t bytes = static_cast<size_t>(rows * std::max<int64_t>(columns, 1)) * DTypeBytes(type);
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// Numbers of a pass, one after the other.
+// Returns the bytes of a pass's layout data, stored one array after the other.
 int64_t LayoutBytes(const VisionTowerConfig& c, int64_t patches) {
   return 4 * (patches * (2 + 2 * kCorners + 1) + 3 * (patches / c.merge_unit()) + 1);
 }
@@ -109,14 +108,14 @@ void VisionWorkspace::UploadLayout(ComputeDevice& device, const VisionTowerConfi
   int32_t* const host_corners = take(n * kCorners);
   auto* const host_weights = reinterpret_cast<float*>(take(n * kCorners));
   LayOutFrame(c, h, w, {host_positions, host_positions + n, host_corners, host_weights});
-  for (int frame = 1; frame < frames; ++frame) {  // the same again
+  for (int frame = 1; frame < frames; ++frame) {  // repeats the first frame's data
     std::copy_n(host_positions, per_frame, host_positions + frame * per_frame);
     std::copy_n(host_positions + n, per_frame, host_positions + n + frame * per_frame);
     const int64_t corner = frame * per_frame * kCorners;
     std::copy_n(host_corners, per_frame * kCorners, host_corners + corner);
     std::copy_n(host_weights, per_frame * kCorners, host_weights + corner);
   }
-  // Frame f is row f + 1 of a contiguous cache, whose tokens are the rows of qkv.
+  // Frame f is row f + 1 of a contiguous cache whose tokens are the rows of qkv.
   int32_t* const host_slots = take(n);
   for (int64_t i = 0; i < n; ++i) host_slots[i] = static_cast<int32_t>(per_frame + i);
   int32_t* const host_cu = take(frames + 1);

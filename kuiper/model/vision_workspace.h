@@ -1,7 +1,8 @@
-// The memory of a vision encoder: what a pass computes with on the device, and pinned host memory
-// from which its patches and numbers are uploaded. Allocated once; every pass uses the first rows.
+// The memory of a vision encoder: device memory for the computation of a pass, and pinned host
+// memory from which patches and layout are uploaded. Allocated once; every pass uses the first
+// rows.
 //
-// N patches of a pass, P rows of a panel: layers whose rows are wide run panel by panel.
+// Dimensions: N patches of a pass, P rows of a panel. Layers with wide rows run panel by panel.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +23,13 @@ struct VisionWorkspace {
   int panel_rows = 0;
 
   Tensor residual;  // [N, H] f32
-  Tensor x;         // [P, H], what a norm gives
+  Tensor x;         // [P, H], output of a norm
   Tensor qkv;       // [N, 3H]
   Tensor attn;      // [N, H]
-  Tensor wide;      // [P * max(intermediate, patch_values, H)]: patches, or within an MLP or merger
+  // [P * max(intermediate, patch_values, H)]: patches, or intermediate values of an MLP or merger.
+  Tensor wide;
   RopeTable rope;
-  // Of a pass, which Upload fills.
+  // Per-pass inputs, filled by UploadLayout.
   Tensor positions;   // [2, N] i32: rows, then columns
   Tensor corners;     // [N, kCorners] i32
   Tensor weights;     // [N, kCorners] f32
@@ -36,21 +38,21 @@ struct VisionWorkspace {
   Tensor kv_lens;     // [frames] i32
   Tensor cache_rows;  // [frames] i32
 
-  // Bytes of arena and staging.
+  // Returns the bytes of arena and staging memory.
   static MemorySize Bytes(const VisionTowerConfig& config, DType activation_type, int max_patches);
   static int PanelRows(const VisionTowerConfig& config, int max_patches);
   static StatusOr<VisionWorkspace> Make(ComputeDevice& device, const VisionTowerConfig& config,
                                         DType activation_type, int max_patches);
-  // Makes the pass one of `frames` frames of h * w patches.
+  // Fills the per-pass inputs for `frames` frames of h * w patches.
   void UploadLayout(ComputeDevice& device, const VisionTowerConfig& config, int frames, int h,
                     int w);
-  // -> [rows, patch_values] in `wide`: these patches.
+  // Uploads these patches to `wide` and returns them as [rows, patch_values].
   Tensor UploadPatches(ComputeDevice& device, std::span<const float> values, int64_t rows);
-  // The first rows * columns elements of `wide` as a matrix.
+  // Returns the first rows * columns elements of `wide` as a matrix.
   Tensor Wide(int64_t rows, int64_t columns) const;
 
  private:
-  // Staging may be written again behind it.
+  // Device mark after which staging may be overwritten.
   int64_t uploaded_ = 0;
   bool is_uploading_ = false;
 

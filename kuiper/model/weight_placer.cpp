@@ -15,7 +15,7 @@
 namespace kuiper {
 namespace {
 
-constexpr int64_t kMinThreadBytes = 1 << 20;  // that are worth a thread
+constexpr int64_t kMinThreadBytes = 1 << 20;  // a thread is worthwhile from this size
 
 }  // namespace
 
@@ -57,7 +57,7 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
     const int64_t n = static_cast<int64_t>(piece.size() / src_bytes);
     const int64_t written = n * static_cast<int64_t>(dst_bytes);
     KU_ASSIGN_OR_RETURN(char* const target, HostOf(out, written));
-    // Threads share the page faults, which take longer than the copy.
+    // Threads share the page faults, which take longer than the copy itself.
     std::atomic<bool> fits{true};
     const auto convert = [&](int64_t begin, int64_t end) {
       const char* from = piece.data() + begin * static_cast<int64_t>(src_bytes);
@@ -100,7 +100,7 @@ StatusOr<Tensor> WeightPlacer::Allocate(DType dtype, int64_t rows, int64_t colum
 StatusOr<char*> WeightPlacer::HostOf(char* dst, int64_t bytes) {
   if (reads_in_place_) return dst;
   if (staging_.bytes() < static_cast<size_t>(bytes)) {
-    // Of one size for all pieces: halves become FP32 in the worst case.
+    // One size for all pieces: in the worst case, 16-bit floats become FP32 and double in size.
     const size_t wanted = std::max(2 * kPieceBytes, static_cast<size_t>(bytes));
     KU_ASSIGN_OR_RETURN(staging_, ops_.device().AllocatePinned(wanted));
   }
@@ -111,7 +111,7 @@ void WeightPlacer::Deliver(char* dst, int64_t bytes) {
   if (reads_in_place_) return;
   ops_.device().Upload(Tensor::Dense(dst, DType::kU8, {bytes}, ops_.device().id()),
                        Tensor::Dense(staging_.data(), DType::kU8, {bytes}));
-  ops_.device().Sync();  // the staging memory is used again
+  ops_.device().Sync();  // the staging memory is about to be reused
 }
 
 StatusOr<WeightMatrix> WeightPlacer::PlacePacked(const PackedMatrix& packed) {
@@ -214,8 +214,8 @@ StatusOr<WeightMatrix> WeightPlacer::PlaceAsInt8(const std::string& name, const 
   return matrix;
 }
 
-// In file order, so that a cold file is read sequentially and the first step does not wait for the
-// disk.
+// Reads in file order, so that a cold file is read sequentially and the first step does not wait
+// for the disk.
 void WeightPlacer::ReadMapped() {
   if (mapped_use_ == MappedWeights::kLeave) return;
   constexpr int64_t kChunk = int64_t{8} << 20;

@@ -1,8 +1,7 @@
-// Brings weights to where the kernels read them. A tensor that has the right form stays where it
-// is, in the mapped file, if kernels can read it there; every other one is copied or rearranged
-// chunk by chunk, and the pages it was read from are given back, so that the peak is the model plus
-// one chunk, or for a device one packed tensor. Used by LoadModel, which knows what weights are
-// for.
+// Places weights where the kernels can read them. A tensor in the required format stays in the
+// mapped file if kernels can read it there. Every other tensor is copied or rearranged chunk by
+// chunk, and the source pages are released. The peak is thus the model plus one chunk (on a device:
+// plus one packed tensor). Used by LoadModel, which determines what the weights are for.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +20,28 @@ namespace kuiper {
 
 class WeightPlacer {
  public:
-  // Dense weights are copied by num_threads. `report` hears of the bytes that were read since the
-  // last time.
+  // Copies dense weights with num_threads threads. Calls `report` with the bytes read since the
+  // last call.
   WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped, int num_threads,
                std::function<void(int64_t bytes)> report);
 
-  // The tensor that `host` of the source becomes as `dtype`; made up when it has no data. `name` is
-  // for messages. It lives as long as the source and the buffers.
+  // Returns the tensor `host` of the source as `dtype`, or random values if `host` has no data.
+  // `name` is used in messages. The result is valid while the source and the buffers live.
   StatusOr<Tensor> Place(const std::string& name, const Tensor& host, DType dtype);
-  // The matrix that the file has packed; made up when it has no bytes. kModel for bytes that no
-  // correct file has.
+  // Returns the packed matrix, with random values if it has no bytes. Returns kModel for bytes that
+  // no correct file has.
   StatusOr<WeightMatrix> PlacePacked(const PackedMatrix& packed);
-  // The dense matrix `host` [rows, in] of the source as codes of 8 bits, in a format of
-  // Int8RowsFormat. kModel when values are not finite.
+  // Quantises the dense matrix `host` [rows, in] of the source to INT8, in a format of
+  // Int8RowsFormat. Returns kModel if a value is not finite.
   StatusOr<WeightMatrix> PlaceAsInt8(const std::string& name, const Tensor& host,
                                      const WeightFormat& format);
-  // Ops::Prepack, once all parts are placed and if none stayed in its file: best at once, while the
-  // caches have some of them.
+  // Calls Ops::Prepack if no part stayed in its file. Call it once all parts are placed, preferably
+  // at once, while the caches still hold some of them.
   void Prepack(Linear* linear);
-  // Reads the tensors that stayed in their files, if they are to be read now.
+  // Reads the tensors that stayed in their files, if MappedWeights says so.
   void ReadMapped();
   bool has_mapped() const { return !mapped_.empty(); }
-  // What was copied or made up.
+  // Returns the memory of copied and random tensors.
   std::vector<Buffer> TakeBuffers();
 
  private:
@@ -54,8 +53,8 @@ class WeightPlacer {
   Status Unpack(const PackedTensor& tensor, const Tensor& dst);
   Status MakeUp(const WeightFormat& format, PackedPart part, const Tensor& dst);
   StatusOr<Tensor> Allocate(DType dtype, int64_t rows, int64_t columns);
-  // Host memory in which `bytes` that belong at `dst` are written: dst itself where the host can.
-  // Deliver brings them there.
+  // Returns host memory in which to write `bytes` for `dst`: dst itself if the host can write
+  // there. Deliver copies them to `dst`.
   StatusOr<char*> HostOf(char* dst, int64_t bytes);
   void Deliver(char* dst, int64_t bytes);
 
@@ -68,7 +67,7 @@ class WeightPlacer {
   Buffer staging_;  // pinned, for uploads
   std::vector<Buffer> buffers_;
   std::vector<Tensor> mapped_;
-  uint64_t num_random_ = 0;  // tensors made up so far, each from a seed of its own
+  uint64_t num_random_ = 0;  // random tensors so far; the seed of the next one
 };
 
 }  // namespace kuiper

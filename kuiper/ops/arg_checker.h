@@ -1,6 +1,6 @@
 // Checks the arguments of one op; every failure names the op and the argument and ends the process.
-// Used by the Check of the argument structs (op_args.h). It reads shapes and dtypes only, never
-// device memory, so checks hold while a step is recorded as well.
+// Used by the Check functions of the argument structs (op_args.h). It reads only shapes and dtypes,
+// never device memory, so checks also work while a step is captured.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ class ArgChecker {
   ArgChecker(const char* op, Device device) : op_(op), device_(device) {}
 
   void Require(bool condition, const char* message) const;
-  // On the device, contiguous along the last dimension, and not empty unless it has no elements.
+  // Checks that the tensor is on the device, contiguous along the last dimension, and not null
+  // unless it has no elements.
   void Present(const Tensor& t, const char* name) const;
   // A matrix of any float type.
   void Matrix(const Tensor& t, const char* name) const;

@@ -1,5 +1,5 @@
-// What a device reaches at best on plain kernels: the yardsticks of kuiper_bench. The CPU has its
-// own, measured next to the work (kernels/cpu/cpu_peaks.h).
+// The highest rates of a device with plain kernels: the yardsticks of kuiper_bench. The CPU has its
+// own, measured around the work (kernels/cpu/cpu_peaks.h).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ struct DeviceRates {
   double copy = 0;  // bytes read plus bytes written
 };
 
-// Reads and copies buffers of `bytes`, `repetitions` times each; more than the caches hold, or they
-// are what is measured. kUnavailable where MakeOps gives it, and for the CPU.
+// Reads and copies buffers of `bytes`, `repetitions` times each. `bytes` must exceed the caches, or
+// their speed is measured instead. kUnavailable if MakeOps returns it, and for the CPU.
 StatusOr<DeviceRates> MeasureDeviceRates(Device device, size_t bytes, int repetitions);
 
 }  // namespace kuiper

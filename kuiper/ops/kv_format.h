@@ -1,7 +1,6 @@
-// What the KV cache stores: the formats of a key or a value, their names, and what they take. Views
-// (kv_view.h) hand out rows in a format, memory plans and storage ask for bytes, and kernel tables
-// are keyed by it. Only the row type of a format and its entry here know what is stored. Host and
-// device.
+// Storage formats of keys and values in the KV cache: names and sizes. Views (kv_view.h) return
+// rows in a format, memory plans and storage ask for sizes, and kernel tables are keyed by format.
+// Only the row type of a format and its entry here define the stored data. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +15,13 @@
 namespace kuiper {
 
 struct KvFormat {
-  // Which kernels read it: the key of VisitKv.
+  // Selects the kernels: the key of VisitKv.
   enum class Kind : uint8_t { kF32, kF16, kBF16, kInt8, kF8E4M3, kF8E5M2 };
   struct Entry {
     Kind kind;
-    const char* name;    // as users choose it
-    DType element_type;  // of which a row is head_dim, side by side
-    bool has_scales;     // an FP32 number per row, by which its elements are multiplied
+    const char* name;    // name in user options
+    DType element_type;  // a row is head_dim contiguous elements of this type
+    bool has_scales;     // each row has an FP32 scale that multiplies its elements
   };
   static constexpr Entry kTable[] = {{Kind::kF32, "fp32", DType::kF32, false},
                                      {Kind::kF16, "fp16", DType::kF16, false},
@@ -33,7 +32,7 @@ struct KvFormat {
 
   Kind kind = Kind::kF32;
 
-  // The format with elements of this type, if there is one.
+  // Returns the format with elements of this type, if there is one.
   static std::optional<KvFormat> Find(DType type) {
     for (const Entry& entry : kTable) {
       if (entry.element_type == type) return KvFormat{entry.kind};
@@ -56,19 +55,19 @@ struct KvFormat {
   const char* name() const { return entry().name; }
   DType element_type() const { return entry().element_type; }
   bool has_scales() const { return entry().has_scales; }
-  // What strides count in.
+  // Bytes of the unit that strides count in.
   constexpr int64_t unit_bytes() const {
     return static_cast<int64_t>(DTypeBytes(entry().element_type));
   }
-  // The elements of a row, which is the key or the value of one token and head.
+  // Elements of a row, which is the key or the value of one token and head.
   constexpr int64_t row_units(int head_dim) const { return head_dim; }
-  // A row with its scale.
+  // Bytes of a row with its scale.
   constexpr int64_t row_bytes(int head_dim) const {
     return row_units(head_dim) * unit_bytes() + (entry().has_scales ? kScaleBytes : 0);
   }
-  // A run, which is the rows of one head for the tokens of a page, side by side: elements [tokens,
-  // head_dim], then scales [tokens]. Both parts begin at multiples of 16 bytes where there are
-  // scales.
+  // Elements of a run: the contiguous rows of one head for the tokens of a page. A run is elements
+  // [tokens, head_dim], then scales [tokens]. In formats with scales, both parts begin at multiples
+  // of 16 bytes.
   constexpr int64_t run_units(int head_dim, int64_t tokens) const {
     if (!entry().has_scales) return tokens * row_units(head_dim);
     return RoundUpToVector(ScalesInRun(head_dim, tokens) + tokens * kScaleBytes);
@@ -80,7 +79,7 @@ struct KvFormat {
   constexpr int64_t ScalesInRun(int head_dim, int64_t tokens) const {
     return RoundUpToVector(tokens * row_units(head_dim) * unit_bytes());
   }
-  // The most bytes that a run takes beyond those of its rows.
+  // Maximum bytes of a run in addition to its rows.
   constexpr int64_t max_padding_bytes() const { return entry().has_scales ? 2 * kVectorBytes : 0; }
   bool operator==(const KvFormat&) const = default;
 
@@ -91,39 +90,38 @@ struct KvFormat {
   }
 };
 
-// What the elements of a row that a backend loads are multiplied by to become its values. Kernels
-// multiply the score of a key and the weight of a value by it, once per row. E4M3 has FP16's bits
-// with a smaller bias of the exponent: loaded as FP16 it comes out 256 times too small.
+// Factor by which a backend must multiply the loaded elements of a row to get their values. Kernels
+// apply it once per row: to the score of a key and to the weight of a value. E4M3 has FP16's bit
+// layout with a smaller exponent bias: loaded as FP16, it is 256 times too small.
 template <typename T>
 constexpr float kElementScale = 1.0f;
 template <>
 inline constexpr float kElementScale<Float8E4M3> = 256.0f;
 
-// A row in memory. The loads and stores of the backends take it; a format that is more than its
-// elements gets a specialisation and stores of its own. Trivial, so that it may lie in shared
-// memory.
+// A row in memory, used by the backends' loads and stores. A format with more than elements has a
+// specialisation and its own stores. Trivial, so that it may be in shared memory.
 template <typename T>
 struct KvRow {
   using Unit = T;
-  static constexpr bool kIsScaled = kElementScale<T> != 1.0f;  // whether Scale() matters
-  static constexpr bool kHasScale = false;                     // in memory
-  T* data;  // [head_dim], from the element on that the row stands at
+  static constexpr bool kIsScaled = kElementScale<T> != 1.0f;  // true if Scale() is not 1
+  static constexpr bool kHasScale = false;  // true if a scale is stored with the row
+  T* data;                                  // [head_dim], from the row's current element on
 
   KU_HOST_DEVICE bool empty() const { return data == nullptr; }
   KU_HOST_DEVICE float Scale() const { return kElementScale<T>; }
-  // The row from element `i` on.
+  // Returns the row from element `i` on.
   KU_HOST_DEVICE KvRow operator+(int64_t i) const { return {data + i}; }
 };
 
-// INT8: integers in [-127, 127] and the scale that the largest magnitude of the row gives (see
+// INT8: integers in [-127, 127] and a scale derived from the row's largest magnitude (see
 // kernels/common/int8_row.h).
 template <>
 struct KvRow<int8_t> {
   using Unit = int8_t;
   static constexpr bool kIsScaled = true;
   static constexpr bool kHasScale = true;
-  int8_t* data;  // [head_dim], from the element on that the row stands at
-  float* scale;  // [1] of the whole row
+  int8_t* data;  // [head_dim], from the row's current element on
+  float* scale;  // [1], scale of the whole row
 
   KU_HOST_DEVICE bool empty() const { return data == nullptr; }
   KU_HOST_DEVICE float Scale() const { return *scale; }

@@ -1,13 +1,13 @@
-// What a kernel sees of the KV cache: plain structs passed by value, one accessor each for paged
-// and contiguous storage. A kernel is a template over the view, gets rows from it and never
-// computes page arithmetic, so both layouts run the same code in the same order (guarantee G1).
-// Host and device.
+// The KV cache as kernels see it: plain structs passed by value, one accessor each for paged and
+// contiguous storage. A kernel is a template over the view, gets rows from it and never computes
+// page offsets. Both layouts thus run the same code in the same order (guarantee G1). Host and
+// device.
 //
 // Storage: a page holds page_size consecutive tokens of one sequence for all layers,
 //   [layer][kv_head][K | V][page_size][row of head_dim]
-// so 16 tokens of one head are contiguous; a format with scales has those of the page_size rows
-// behind the rows (KvFormat::run_units). Contiguous storage is the same with one page of max_len
-// tokens per cache row; rows are numbered from 1, as pages that somebody may own are.
+// so 16 tokens of one head are contiguous. In a format with scales, the scales of the page_size
+// rows follow the rows (KvFormat::run_units). Contiguous storage is the same with one page of
+// max_len tokens per cache row. Rows are numbered from 1, like pages that sequences can own.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@
 
 namespace kuiper {
 
-// Strides shared by both layouts, in units of the format (of scales: in floats). Read by the views
-// only.
+// Strides shared by both layouts, in elements of the format (for scales: in floats). Read by the
+// views only.
 struct KvStrides {
   int64_t page_stride = 0;   // between pages (contiguous: cache rows)
-  int64_t layer_offset = 0;  // of the layer this view is for
+  int64_t layer_offset = 0;  // offset of the view's layer
   int64_t head_stride = 0;   // between kv heads
   int64_t v_offset = 0;      // from a key to its value
   int32_t token_stride = 0;  // between tokens of one page
   int32_t head_dim = 0;
 
-  // The storage above: a run is the keys or values of one head and layer in a page.
+  // Strides of the storage described above. A run is the keys or values of one head and layer in a
+  // page.
   static KvStrides OfPages(KvFormat format, int layers, int kv_heads, int head_dim, int page_size,
                            int layer) {
     KvStrides s;
@@ -39,7 +40,7 @@ struct KvStrides {
     s.page_stride = layers * (kv_heads * s.head_stride);
     return s;
   }
-  // Of the scales within this storage.
+  // Returns the strides of the scales within this storage.
   KvStrides ScalesOfPages(KvFormat format, int page_size) const {
     constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
     const int64_t unit = format.unit_bytes();
@@ -51,7 +52,7 @@ struct KvStrides {
     scales.page_stride = page_stride * unit / kBytes;
     return scales;
   }
-  // From the first page of a slab to a key.
+  // Returns the offset of a key from the first page of a slab.
   KU_HOST_DEVICE int64_t Offset(int64_t page, int64_t token, int head) const {
     return page * page_stride + layer_offset + head * head_stride + token * token_stride;
   }
@@ -65,7 +66,7 @@ struct KvScaleStrides<true> {
   KvStrides scales;
 };
 
-// What views of both layouts do once they have found a page.
+// Shared by the views of both layouts, once they have found a page.
 template <typename T>
 struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
   using Element = T;
@@ -74,7 +75,7 @@ struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
   KvStrides s;
 
   KU_HOST_DEVICE int head_dim() const { return s.head_dim; }
-  // The value that belongs to a key.
+  // Returns the value that belongs to a key.
   KU_HOST_DEVICE Row ValueOf(Row key) const {
     if constexpr (Row::kHasScale) {
       return {key.data + s.v_offset, key.scale + this->scales.v_offset};
@@ -82,7 +83,7 @@ struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
       return {key.data + s.v_offset};
     }
   }
-  // The same of the next token, within a page.
+  // Returns the key or value of the next token, within a page.
   KU_HOST_DEVICE Row Next(Row row) const {
     if constexpr (Row::kHasScale) {
       return {row.data + s.token_stride, row.scale + this->scales.token_stride};
@@ -91,7 +92,7 @@ struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
     }
   }
 
-  // The first n tokens of a run are its parts 0 (elements) and 1 (scales): what units they are.
+  // Units of the first n tokens of a run, for part 0 (elements) and part 1 (scales).
   static constexpr int kRunParts = Row::kHasScale ? 2 : 1;
   struct Part {
     int64_t begin, size;
@@ -106,7 +107,7 @@ struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
   KU_HOST_DEVICE int64_t MaxRunUnits() const { return s.v_offset; }
 
  protected:
-  // The key of a token in page `page` of a slab.
+  // Returns the key of a token in page `page` of a slab.
   KU_HOST_DEVICE Row InSlab(Unit* slab, int64_t page, int64_t offset, int head) const {
     if constexpr (Row::kHasScale) {
       return {slab + s.Offset(page, offset, head),
@@ -117,7 +118,7 @@ struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
   }
 };
 
-// Page p lives in slabs[p >> slab_shift]; the pool can grow by slabs without moving anything.
+// Page p is in slabs[p >> slab_shift]; the pool can grow by slabs without moving data.
 template <typename T>
 struct PagedView : KvViewBase<T> {
   using typename KvViewBase<T>::Row;
@@ -129,20 +130,20 @@ struct PagedView : KvViewBase<T> {
   int32_t page_shift = 0;  // page_size == 1 << page_shift
 
   KU_HOST_DEVICE int page_size() const { return 1 << page_shift; }
-  // The key of token `pos` of batch sequence `seq`.
+  // Returns the key of token `pos` of batch sequence `seq`.
   KU_HOST_DEVICE Row Key(int seq, int pos, int head) const {
     const int32_t page =
         block_tables[static_cast<int64_t>(seq) * table_stride + (pos >> page_shift)];
     return At(page, pos & ((1 << page_shift) - 1), head);
   }
-  // The key of a slot (page * page_size + offset), where new tokens are written.
+  // Returns the key of a slot (page * page_size + offset), to which new tokens are written.
   KU_HOST_DEVICE Row Slot(int32_t slot, int head) const {
     return At(slot >> page_shift, slot & ((1 << page_shift) - 1), head);
   }
   KU_HOST_DEVICE Row At(int32_t page, int32_t offset, int head) const {
     return this->InSlab(slabs[page >> slab_shift], IndexInSlab(page), offset, head);
   }
-  // Run `run` of a page, over all layers: keys and values of the heads in turn.
+  // Returns run `run` of a page, counted over all layers: keys and values of the heads alternate.
   KU_HOST_DEVICE Unit* Run(int32_t page, int64_t run) const {
     return slabs[page >> slab_shift] + IndexInSlab(page) * this->s.page_stride +
            run * this->s.v_offset;
@@ -191,23 +192,24 @@ struct KvView {
   int32_t page_shift = 0;
   int32_t max_len = 0;
   KvStrides s;
-  KvStrides scales = {};  // of a format that has them
+  KvStrides scales = {};  // for formats with scales
 
   int head_dim() const { return s.head_dim; }
-  // Becomes a view of `layer` of storage as above. `format` and `kv_heads` are set.
+  // Sets the strides for `layer` of storage as above. `format` and `kv_heads` must be set.
   void SetPages(int layers, int head_dim, int page_size, int layer) {
     s = KvStrides::OfPages(format, layers, kv_heads, head_dim, page_size, layer);
     if (format.has_scales()) scales = s.ScalesOfPages(format, page_size);
   }
   // Columns of a matrix [T, G*D] of new keys or values.
   int64_t row_width() const { return int64_t{1} * kv_heads * s.head_dim; }
-  // Whether heads, strides and storage are there.
+  // True if heads, strides and storage are set.
   bool IsComplete() const {
     return kv_heads > 0 && s.head_dim > 0 && s.token_stride >= format.row_units(s.head_dim) &&
            (!format.has_scales() || scales.token_stride > 0) &&
            (kind == Kind::kPaged ? slabs != nullptr : base != nullptr && max_len > 0);
   }
-  // Whether pages are runs without gaps, as a KvCache stores them; the rest is for such views.
+  // True if pages consist of runs without gaps, as in a KvCache; runs_per_page and run_bytes need
+  // that.
   bool HasRuns() const {
     return s.v_offset > 0 && s.page_stride % s.v_offset == 0 && s.head_stride == 2 * s.v_offset &&
            s.token_stride == format.row_units(s.head_dim) &&

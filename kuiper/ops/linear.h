@@ -1,6 +1,6 @@
-// A linear layer as the kernels see it: y = x W^T + b. Several weights that share their input
-// (q, k, v; gate, up) are parts of one Linear whose outputs lie side by side, so that checkpoints
-// are used straight from the mapped file without being concatenated.
+// A linear layer as the kernels see it: y = x W^T + b. Weights that share their input (q, k, v;
+// gate, up) are parts of one Linear whose outputs are concatenated. Checkpoints can thus be used in
+// the mapped file, without concatenating the matrices.
 #pragma once
 
 #include "kuiper/base/host_device.h"
@@ -24,7 +24,7 @@ struct Linear {
   WeightFormat format() const { return parts[0].weight.format; }
 };
 
-// What becomes of the sums y = x W^T + b [T, w.out].
+// How the sums y = x W^T + b [T, w.out] are written.
 enum class Epilogue {
   kStore,     // out [T, w.out] = y
   kAdd,       // out [T, w.out] += y

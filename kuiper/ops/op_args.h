@@ -1,11 +1,11 @@
-// The ops: one plain struct each, which says what the op computes, checks its arguments, and
-// travels unchanged from the call (Ops::Run) to the kernels of a backend. An op that is not listed
-// in KU_FOR_EACH_OP does not exist; one that a backend does not define does not link. Every tensor
-// of a call lives on the device; per-step values (positions, lengths, tables) are read from device
-// arrays, never from host scalars, so that a recorded step can be replayed.
+// The ops: one plain struct each, which defines the computation, checks its arguments, and travels
+// unchanged from the call (Ops::Run) to the kernels of a backend. KU_FOR_EACH_OP lists all ops; a
+// backend that does not define one of them does not link. Every tensor of a call is on the device.
+// Values that change per step (positions, lengths, tables) are read from device arrays, never from
+// host scalars, so that a captured step can be replayed.
 //
-// T tokens of the step, S sequences, R rows that are sampled, H query heads, G kv heads, D
-// head_dim.
+// Dimensions: T tokens of the step, S sequences, R rows that are sampled, H query heads, G KV
+// heads, D head_dim.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,14 @@
 
 namespace kuiper {
 
-// out [T, hidden] = table[ids]. The row of a token that Sample chose as kNotFiniteToken is NaN.
+// out [T, hidden] = table[ids]. Writes NaN for a token that Sample chose as kNotFiniteToken.
 struct EmbedArgs {
   Tensor out;           // [T, hidden], any float type
   Tensor table;         // [vocab, hidden], any float type
   Tensor ids;           // [T] i32, an array of TokenRef
-  Tensor sampled = {};  // [max R] i32 that Sample wrote last; empty where all ids are known
-  bool is_table_prepacked = false;  // it is a layer's matrix, too: WeightMatrix::is_prepacked
+  Tensor sampled = {};  // [max R] i32, the last output of Sample; empty if all ids are known
+  // The table is also a layer's matrix, see WeightMatrix::is_prepacked.
+  bool is_table_prepacked = false;
 
   bool HasWork() const { return out.numel() > 0; }
   void Check(const ArgChecker& check) const {
@@ -54,8 +55,8 @@ struct EmbedArgs {
   }
 };
 
-// Made-up weights with random signs and magnitudes from 2^-7 to 2^-6. Value i depends on (seed, i)
-// only: it is the same in every type, on every device.
+// Fills `out` with random weights: random signs, magnitudes from 2^-7 to 2^-6. Value i depends on
+// (seed, i) only: it is the same in every type and on every device.
 struct FillRandomArgs {
   Tensor out;  // dense, any float type and shape
   uint64_t seed = 0;
@@ -81,11 +82,11 @@ struct GatherRowsArgs {
   }
 };
 
-// Rows that come from elsewhere than the layers: out = x, or out += x.
+// Overrides the embeddings of rows: out = x, or out += x.
 struct PatchRowsArgs {
   Tensor out;        // [n, hidden] f32
   Tensor x;          // [n, hidden], any float type
-  bool add = false;  // to what stands there
+  bool add = false;  // add to `out` instead of replacing it
 
   bool HasWork() const { return out.numel() > 0; }
   void Check(const ArgChecker& check) const {
@@ -127,7 +128,8 @@ struct LayerNormArgs {
   }
 };
 
-// out[t] += the sum over j of weights[t][j] * table[rows[t][j]], which is taken first, j ascending.
+// out[t] += sum over j of weights[t][j] * table[rows[t][j]]. The sum is computed first, with j
+// ascending.
 struct AddWeightedRowsArgs {
   Tensor out;      // [T, n], any float type
   Tensor table;    // [rows, n], any float type
@@ -149,9 +151,9 @@ struct AddWeightedRowsArgs {
   }
 };
 
-// The linear layer x W^T + b, finished as `epilogue` says. The order of summation along `in`
-// depends on the weight's shape and type, on whether a row decodes, and then on whether the rows of
-// x lie densely (on neither when strict), never on T.
+// The linear layer x W^T + b, finished as `epilogue` says. The order of summation along `in` never
+// depends on T, only on the weight's shape and type. Unless strict, it also depends on whether a
+// row is a decode row, and then on whether the rows of x are contiguous.
 struct ApplyArgs {
   static constexpr int kAllRows = std::numeric_limits<int>::max();
 
@@ -159,7 +161,7 @@ struct ApplyArgs {
   Tensor x;       // [T, linear.in]
   Linear linear;  // W and b
   Epilogue epilogue = Epilogue::kStore;
-  int num_decode_rows = kAllRows;  // the first rows; the others are of prompts
+  int num_decode_rows = kAllRows;  // leading decode rows; the others are prefill rows
 
   bool HasWork() const { return out.numel() > 0; }
   void Check(const ArgChecker& check) const {
@@ -191,7 +193,7 @@ struct StoreKvArgs {
   KvView kv;
   Tensor k;      // [T, G*D]
   Tensor v;      // [T, G*D], of the same type
-  Tensor slots;  // [T] i32, where they go
+  Tensor slots;  // [T] i32, destination slots
 
   bool HasWork() const { return k.rows() > 0; }
   void Check(const ArgChecker& check) const {
@@ -204,18 +206,19 @@ struct StoreKvArgs {
 };
 
 struct RopeTable {
-  Tensor cos_sin;       // [max_pos, D] f32: D/2 cosines, then D/2 sines, of pair i at each position
-  Tensor axis_of_pair;  // [D/2] i32: which row of `positions` rotates pair i (text: all 0)
+  // [max_pos, D] f32: for each position, D/2 cosines of the pairs i, then D/2 sines.
+  Tensor cos_sin;
+  Tensor axis_of_pair;  // [D/2] i32: the row of `positions` that rotates pair i (text: all 0)
 };
 
-// From column slices of q, k and v to what attention reads. Heads of q and k get an RMSNorm when
-// its weights are given (Qwen3) and a rotation of the pairs (i, i + D/2) ("rotate half"); q changes
-// in place, k and v go to the cache.
+// Prepares column slices of q, k and v for attention. Heads of q and k get an RMSNorm if its
+// weights are given (Qwen3) and a rotation of the pairs (i, i + D/2) ("rotate half"). q changes in
+// place; k and v go to the cache.
 struct QkNormRopeStoreArgs {
   Tensor q;            // [T, H*D]
   StoreKvArgs store;   // k and v have the type of q
   Tensor q_norm = {};  // [D] or empty
-  Tensor k_norm = {};  // as q_norm
+  Tensor k_norm = {};  // like q_norm
   float eps = 0.0f;
   RopeTable rope;
   Tensor positions;  // [axes, T] i32
@@ -243,10 +246,10 @@ struct QkNormRopeStoreArgs {
   }
 };
 
-// Copies tokens of pages (contiguous: cache rows) within the cache, all layers at once. No page is
-// the target of two copies, or both source and target.
+// Copies tokens of pages (contiguous: cache rows) within the cache, for all layers at once. No page
+// may be the target of two copies, or both a source and a target.
 struct CopyPagesArgs {
-  KvView kv;      // of any layer
+  KvView kv;      // view of any layer
   Tensor copies;  // [C, 3] i32 (from, to, n): the first n tokens of page `from` go to page `to`
 
   bool HasWork() const { return copies.rows() > 0; }
@@ -260,29 +263,30 @@ struct CopyPagesArgs {
   }
 };
 
-// Which rows of a flat batch belong to which sequence. Sequence s has the query rows
-// [cu_seqlens_q[s], cu_seqlens_q[s+1]), which are the last ones of its kv_lens[s] tokens.
+// Maps the rows of a flat batch to sequences. Sequence s has the query rows [cu_seqlens_q[s],
+// cu_seqlens_q[s+1]), which are the last ones of its kv_lens[s] tokens.
 struct AttnMeta {
   Tensor cu_seqlens_q;  // [S + 1] i32
   Tensor kv_lens;       // [S] i32, including this step's tokens
   int num_seqs = 0;
-  int max_q_len = 0;  // bounds for grid sizes, never exact values
+  int max_q_len = 0;  // upper bounds for grid sizes, never exact values
   int max_kv_len = 0;
-  // Cascade: sequences that begin with the same pages stand next to each other, and a backend may
-  // read what they share once for all of them. The bits are those without it.
-  // [S] i32: the first shared_lens[s] tokens of s lie on the pages on which s - 1 has its own; less
-  // than kv_lens of both, 0 unless both have one query row. Empty = off.
+  // Cascade: sequences that begin with the same pages are adjacent, and a backend may read shared
+  // pages once for all of them. The resulting bits are the same as without it. [S] i32: the first
+  // shared_lens[s] tokens of s are on the same pages as those of s - 1. It is less than kv_lens of
+  // both, and 0 unless both have one query row. Empty = off.
   Tensor shared_lens = {};
-  // A decode step: each sequence has one query row, whose key and value its kernels store. These
-  // arrays and all other keys and values were there before an Upload in front of its first kernel,
-  // so a backend may read them while the kernels in front of attention still run.
+  // A decode step: each sequence has one query row, whose key and value the kernels of this step
+  // store. These arrays and all other keys and values were complete before an Upload that precedes
+  // the first kernel of the step. A backend may therefore read them while the kernels before
+  // attention still run.
   bool appends = false;
 };
 
-// Which keys a query sees, and what is added to its scores. The query at position p (row i of a
-// sequence has p = kv_len - q_len + i) sees the keys at positions k in [0, kv_len) with
-//   causal:                k <= p
-//   window > 0 as well:    |k - p| < window
+// Defines which keys a query attends to, and what is added to its scores. Row i of a sequence has
+// the position p = kv_len - q_len + i. It attends to the positions k in [0, kv_len) with
+//   causal:                k <= p,
+//   window > 0 as well:    |k - p| < window.
 // Keys outside the window are not read. ALiBi (Press et al. 2022) adds slope[head] * (k - p) to the
 // scaled score.
 struct AttnOptions {
@@ -300,7 +304,7 @@ struct AttentionArgs {
   AttnMeta meta;
   float scale = 1.0f;
   AttnOptions options = {};
-  // Elements from one head of a token of q to the next; 0 = D. Tokens may be closer than heads.
+  // Elements between the heads of a token of q; 0 = D. Tokens may be closer together than heads.
   int64_t q_head_stride = 0;
 
   bool HasWork() const { return q.rows() > 0 && meta.num_seqs > 0; }
@@ -326,19 +330,19 @@ struct AttentionArgs {
   }
 };
 
-// How one row is sampled: its request's parameters and what belongs to this step.
+// Sampling data of one row: the request's parameters and the values for this step.
 struct SampleRow {
   SamplingParams params;
-  int32_t index = 0;          // of the token among those the request generated
-  int32_t first_penalty = 0;  // its part of penalty_tokens and penalty_counts
+  int32_t index = 0;          // index of the token among those generated for the request
+  int32_t first_penalty = 0;  // where its part of penalty_tokens and penalty_counts begins
   int32_t num_penalties = 0;
-  int32_t first_bias = 0;  // its part of bias_tokens and bias_values
+  int32_t first_bias = 0;  // where its part of bias_tokens and bias_values begins
   int32_t num_biases = 0;
 };
 
-// tokens from logits: biases, penalties, then temperature, the filters and a Gumbel-max draw that
-// depends on (logits, parameters, seed, index) only; ties go to the lowest id. A row with a NaN or
-// +inf among its logits, or without any finite one, gives kNotFiniteToken. The logits are not
+// Samples tokens from logits: biases, penalties, then temperature, the filters and a Gumbel-max
+// draw. The draw depends on (logits, parameters, seed, index) only; ties go to the lowest id. A row
+// gives kNotFiniteToken if a logit is NaN or +inf, or if no logit is finite. The logits are not
 // modified.
 struct SampleArgs {
   Tensor tokens;               // [R] i32
@@ -347,8 +351,8 @@ struct SampleArgs {
   Tensor penalty_tokens = {};  // [N] i32: distinct ids of the prompt and the output of each row
   Tensor penalty_counts = {};  // [N] i32: how often the id was generated (0: only in the prompt)
   Tensor bias_tokens = {};     // [B] i32: distinct ids of each row
-  Tensor bias_values = {};     // [B] f32: is added to the id's logit; -inf rules it out
-  int vocab_limit = 0;         // ids >= this are padding rows of the model and never chosen
+  Tensor bias_values = {};     // [B] f32: added to the id's logit; -inf excludes the id
+  int vocab_limit = 0;         // ids >= this are padding rows of the model and are never chosen
 
   bool HasWork() const { return logits.rows() > 0; }
   void Check(const ArgChecker& check) const {

@@ -1,7 +1,7 @@
 // The ops of one device, as model and engine call them: ops.Run(RmsNormArgs{.out = ..., ...}).
-// op_args.h says what each of them does, compute_device.h what the device offers besides. No op
-// allocates, syncs or fails at run time: scratch is sized by Reserve. The backends under kernels/
-// implement this class; it knows none of them.
+// op_args.h defines each op, compute_device.h the other functions of the device. No op allocates,
+// syncs or fails at run time: Reserve sizes the scratch memory. The backends under kernels/
+// implement this class, which depends on none of them.
 #pragma once
 
 #include <cstddef>
@@ -19,27 +19,27 @@ namespace kuiper {
 class Ops {
  public:
   virtual ~Ops() = default;
-  // What the ops run on; it lives as long as they do.
+  // The device that the ops run on; it lives as long as the ops do.
   ComputeDevice& device() const { return device_; }
-  // Element type of activations for a model whose weights have this type.
+  // Returns the type of activations for a model whose weights have this type.
   virtual DType ActivationType(DType weights) const = 0;
-  // The kernel that Run(AttentionArgs) takes for a model whose weights have this type: the chosen
-  // kind, or what takes its place where it cannot.
+  // Returns the kernel that Run(AttentionArgs) uses for a model whose weights have this type: the
+  // chosen kind, or its replacement if that kind does not apply.
   virtual AttentionKind AttentionFor(DType weights, KvFormat kv, int head_dim) const = 0;
   virtual Status Reserve(const OpsLimits& limits) = 0;
-  // Memory that Reserve(limits) takes, for the memory plan.
+  // Memory that Reserve(limits) allocates, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;
-  // May put all parts' values, scales and zeros into the order in which Apply reads them fastest,
-  // in place. They are in memory that only this layer uses, and Embed, which is told; Apply gives
-  // the same bits before and afterwards.
+  // May rearrange the values, scales and zero points of all parts, in place, into the order that
+  // Apply reads fastest. The memory must be used only by this layer, and by Embed if
+  // is_table_prepacked is set. Apply gives the same bits before and afterwards.
   virtual void Prepack(Linear*) {}
-  // Makes Apply with such arguments fast for the rows of prompts; after Reserve, before steps.
-  // `out_stride`: elements from one row of the output to the next. May measure and takes memory for
-  // as long as it runs.
+  // Makes Apply with such arguments fast for prefill rows. Call after Reserve, before steps.
+  // `out_stride`: elements between output rows. May run measurements, and uses memory during the
+  // call.
   virtual Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
                          int64_t out_stride) = 0;
 
-  // Run(NameArgs) for each op: checks the arguments, then computes if there is something to do.
+  // Run(NameArgs) for each op: checks the arguments, then computes unless there is nothing to do.
 #define KU_RUN_OP(Name)                          \
   void Run(const Name##Args& args) {             \
     args.Check(ArgChecker(#Name, device_.id())); \
@@ -59,14 +59,14 @@ class Ops {
   ComputeDevice& device_;
 };
 
-// kUnavailable when this build has no such backend or the machine no such device.
+// Returns kUnavailable if this build has no such backend or the machine no such device.
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options);
-// Whether MakeOps gives Ops for the device. Asks a GPU whether it can run the kernels, which makes
-// it ready for work and takes some of its memory; Ops that are made later find it so.
+// True if MakeOps can make Ops for the device. To check a GPU, it initialises the GPU, which takes
+// some of its memory; Ops made later reuse that.
 bool IsUsable(Device device);
-// All that can be used, the CPU first.
+// Returns all usable devices, the CPU first.
 std::vector<Device> UsableDevices();
-// The devices this build can use, as Engine::Version lists them: "cpu (Highway 1.2.0: AVX3, ...)"
+// Returns the devices this build supports, as in Engine::Version: "cpu (Highway 1.2.0: AVX3, ...)"
 // or "cpu (...), cuda (sm_87, ...)".
 std::string CompiledDevices();
 

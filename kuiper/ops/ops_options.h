@@ -1,4 +1,4 @@
-// What is chosen when Ops are made, and what they reserve memory for. Plain values; the engine's
+// Options for making Ops, and the limits they reserve memory for. Plain values; the engine's
 // configuration holds them and the backends read them.
 #pragma once
 
@@ -7,12 +7,12 @@
 
 namespace kuiper {
 
-// Which attention kernel runs. Each gives the same bits for paged and contiguous storage.
+// Selects the attention kernel. Each gives the same bits for paged and contiguous storage.
 enum class AttentionKind {
-  kAuto,    // kFlash2 where it applies, else kFlash1
+  kAuto,    // kFlash2 if it applies, else kFlash1
   kMha,     // plain two-pass softmax: the reference
   kFlash1,  // online softmax over key tiles
-  kFlash2,  // the same on tensor cores; kFlash1 where they do not apply
+  kFlash2,  // online softmax on tensor cores; kFlash1 if they do not apply
 };
 
 // "auto", "mha", "flash1", "flash2".
@@ -21,27 +21,28 @@ constexpr const char* AttentionName(AttentionKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// What the bits of a row depend on besides its own sequence. The CPU is always strict.
+// What the bits of a row may depend on besides its own sequence. The CPU is always strict.
 enum class Determinism {
   kStrict,  // nothing: prefill equals decode
-  kOn,      // whether it is a decode row: rows of prompts have an order of summation of their own
-  kOff,     // as kOn, but nobody checks that algorithms of libraries keep to it, or run after run
-            // takes the same ones
+  kOn,      // whether it is a decode row: prefill rows have their own order of summation
+  // Like kOn, but without checking that library algorithms keep to it, or that all runs use the
+  // same algorithms.
+  kOff,
 };
 
 struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
-  // CPU: the best instruction set that the kernels of this process use from now on, e.g. "AVX2";
-  // empty: the best there is.
+  // CPU: the best instruction set that kernels of this process use from now on, e.g. "AVX2"; empty:
+  // the best available.
   std::string cpu_target = {};
   Determinism determinism = Determinism::kOn;
   AttentionKind attention = AttentionKind::kAuto;
-  // CUDA: Prepare times the library's algorithms for products that no run on this machine has timed
-  // before and keeps the choice for all later runs (kernels/cuda/gemm_choice.h).
+  // CUDA: Prepare times the library's algorithms for products not yet timed on this machine. It
+  // keeps the choice for all later runs (kernels/cuda/gemm_choice.h).
   bool tune = false;
 };
 
-// What the largest step needs; Reserve sizes the scratch memory by it.
+// The sizes of the largest step, which determine the scratch memory that Reserve allocates.
 struct OpsLimits {
   int max_tokens = 0;    // T
   int max_seqs = 0;      // S and R
@@ -51,7 +52,7 @@ struct OpsLimits {
   bool cascade = false;    // AttnMeta::shared_lens is used
   bool quantized = false;  // linear layers may have quantised weights
 
-  // Grows to hold what either holds.
+  // Raises each limit to that of `other` if that one is larger.
   void Include(const OpsLimits& other) {
     max_tokens = std::max(max_tokens, other.max_tokens);
     max_seqs = std::max(max_seqs, other.max_seqs);

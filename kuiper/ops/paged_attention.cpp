@@ -15,7 +15,8 @@ namespace {
 
 using namespace paged;  // NOLINT(google-build-using-namespace)
 
-// q, k and v come in the type of the cache or in FP32, or in any float type if it is no such one.
+// Checks the type of q, k and v: the type of the cache or FP32; any float type if the cache is not
+// of a float type.
 Status CheckActivation(DType dtype, DType cache) {
   KU_RETURN_IF_ERROR(CheckDType("dtype", dtype));
   if (dtype == DType::kF32 || dtype == cache || !IsFloat(cache)) return OkStatus();
@@ -23,7 +24,8 @@ Status CheckActivation(DType dtype, DType cache) {
                  "; dtype must be FP32 or that of the cache");
 }
 
-// Rows of tokens and, within each, of heads, or the other way round: none may reach into the next.
+// Checks the strides of q: tokens contain heads, or heads contain tokens, and no row may overlap
+// the next.
 Status CheckQueries(const PagedAttentionArgs& args) {
   const int d = args.kv.head_size;
   KU_RETURN_IF_ERROR(CheckElements("q", args.q, args.dtype, d));
@@ -37,7 +39,7 @@ Status CheckQueries(const PagedAttentionArgs& args) {
   return CheckStride("q_stride", token_stride, token_low, args.dtype, d);
 }
 
-// A matrix [T, heads * D] of the caller.
+// Checks a caller's matrix [T, heads * D].
 Status CheckRows(const char* name, const void* data, const char* stride_name, int64_t stride,
                  int64_t width, DType dtype, int head_size) {
   KU_RETURN_IF_ERROR(CheckElements(name, data, dtype, head_size));
@@ -95,7 +97,8 @@ Status CheckStore(const PagedStoreArgs& args) {
   return CheckArray("slots", args.slots);
 }
 
-// A matrix [rows, width] of the caller; kernels get it as const as he gave it.
+// Returns a caller's matrix [rows, width]. Kernels do not write to it if the caller passed it as
+// const.
 Tensor RowsOf(const void* data, DType dtype, int64_t rows, int64_t width, int64_t stride,
               Device device) {
   Tensor t = Tensor::Dense(const_cast<void*>(data), dtype, {rows, width}, device);
@@ -113,7 +116,8 @@ int64_t ElementsBetween(const void* from, const void* to, DType dtype) {
   return bytes / static_cast<int64_t>(DTypeBytes(dtype));
 }
 
-// Little-endian 64-bit integers below 2^32 have a zero in every second word.
+// Detects 64-bit indices: little-endian 64-bit integers below 2^32 have a zero in every second
+// word.
 std::string WidthHint(const std::vector<int32_t>& values) {
   for (size_t i = 1; i < values.size(); i += 2) {
     if (values[i] != 0) return "";
@@ -146,7 +150,8 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
   PagedAttention attention;
   attention.limits_ = limits;
   OpsOptions without_linear = options;
-  without_linear.determinism = Determinism::kStrict;  // takes no memory for linear layers
+  // Then no memory is reserved for linear layers.
+  without_linear.determinism = Determinism::kStrict;
   KU_ASSIGN_OR_RETURN(attention.ops_, MakeOps(device, without_linear));
   ComputeDevice& opened = attention.device();
   OpsLimits reserved;
@@ -252,7 +257,7 @@ StatusOr<std::vector<int32_t>> PagedAttention::ReadBack(const int32_t* data, int
 
 Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
   KU_RETURN_IF_ERROR(CheckRun(args, limits_));
-  // Before a copy becomes part of what the caller captures.
+  // Must come before any copy, which would become part of the caller's capture.
   if (const Status idle = Sync(); !idle.ok()) {
     return Status(idle.code(), "values cannot be checked: " + idle.message(), idle.hint());
   }

@@ -1,11 +1,10 @@
 // Paged attention as a checked call on plain device pointers, for programs that own their KV cache:
-// the kernels of the engine without the engine (docs/paged_attention.md). What a caller can get
-// wrong about an argument comes back as a Status that names it; nothing aborts and no memory of the
-// caller is allocated, freed or kept. Contents of device arrays are read by kernels only;
-// CheckValues reads them back for debugging.
+// the engine's kernels without the engine (docs/paged_attention.md). A wrong argument returns a
+// Status that names it; nothing aborts. The caller's memory is never allocated, freed or kept. Only
+// kernels read the contents of device arrays; CheckValues reads them back for debugging.
 //
-// T query tokens of S sequences, H query heads, G kv heads, D head_size. All strides are in
-// elements. Pointers are memory of the device (for `cpu` and `simt`: of the host).
+// Dimensions: T query tokens of S sequences, H query heads, G KV heads, D head_size. All strides
+// are in elements. Pointers are memory of the device (for `cpu` and `simt`: of the host).
 #pragma once
 
 #include <cstdint>
@@ -24,12 +23,13 @@ namespace kuiper {
 class Ops;
 struct KvView;
 
-// The KV cache of one layer. Element i of the key of token t of page p, kv head g is at
-//   k + p * page_stride + t * token_stride + g * head_stride + i,
-// the value at the same place from v. INT8 elements are codes: value = code * scale, with one scale
-// per key and one per value, at
-//   k_scales + p * scale_page_stride + t * scale_token_stride + g * scale_head_stride
-// and at the same place from v_scales. Fill it in by hand or by the functions below.
+// The KV cache of one layer. The key of page p, token t, KV head g has its element i at
+//   k + p * page_stride + t * token_stride + g * head_stride + i.
+// The value is at the same offset from v. INT8 elements are integers: value = element * scale. Each
+// key has one scale, at
+//   k_scales + p * scale_page_stride + t * scale_token_stride + g * scale_head_stride.
+// The scale of the value is at the same offset from v_scales. Fill it in directly or use the
+// functions below.
 struct PagedKv {
   void* k = nullptr;
   void* v = nullptr;
@@ -51,9 +51,9 @@ struct PagedKv {
   // k and v are [num_pages, page_size, G, D] each (vLLM, FlashAttention).
   static PagedKv TokenMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
                             int kv_heads, int head_size);
-  // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own). INT8: each
-  // [page_size, D] is followed by its scales [page_size], and both parts begin at multiples of 16
-  // bytes; that takes HeadMajorBytes.
+  // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own layout). INT8:
+  // each [page_size, D] is followed by its scales [page_size], and both parts begin at multiples of
+  // 16 bytes. HeadMajorBytes returns the size.
   static PagedKv HeadMajor(void* kv, DType dtype, int num_pages, int page_size, int kv_heads,
                            int head_size);
   static int64_t HeadMajorBytes(DType dtype, int num_pages, int page_size, int kv_heads,
@@ -61,20 +61,21 @@ struct PagedKv {
   // k and v are [num_pages, G, page_size, D] each (FlashInfer's HND, TensorRT-LLM).
   static PagedKv HeadMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
                            int kv_heads, int head_size);
-  // With the scales of keys and values as k and v without D: [num_pages, page_size, G] each where
-  // tokens are farther apart than heads, [num_pages, G, page_size] where they are not.
+  // Adds the scales, in the order of k and v without D: [num_pages, page_size, G] each if tokens
+  // are farther apart than heads, else [num_pages, G, page_size].
   PagedKv WithScales(float* keys, float* values) const;
 };
 
 // One call of attention: prefill, chunked prefill, decode, and any mixture of them.
 //
-// Pointers to elements and strides are multiples of 16 bytes when D is a multiple of 8, else of two
+// Pointers to elements, and strides, are multiples of 16 bytes if D is a multiple of 8, else of two
 // elements.
 struct PagedAttentionArgs {
-  void* out = nullptr;        // [T, H, D]; must not overlap q
-  const void* q = nullptr;    // [T, H, D]
-  DType dtype = DType::kF16;  // of q and out: that of the cache, or FP32; 8-bit caches: any float
-  int64_t q_stride = 0;       // between tokens; 0 = dense, H * D
+  void* out = nullptr;      // [T, H, D]; must not overlap q
+  const void* q = nullptr;  // [T, H, D]
+  // Type of q and out: the cache's type or FP32; 8-bit caches: any float type.
+  DType dtype = DType::kF16;
+  int64_t q_stride = 0;       // between tokens; 0 = contiguous, H * D
   int64_t q_head_stride = 0;  // between heads; 0 = D. [H, T, D] is q_stride D, q_head_stride T * D
   int64_t out_stride = 0;
   int num_tokens = 0;  // T
@@ -82,39 +83,39 @@ struct PagedAttentionArgs {
 
   PagedKv kv;
 
-  // Indices are 32-bit integers; those of a framework that has 64-bit ones are converted by the
-  // caller (CheckValues tells when they were not).
-  // Sequence s owns the rows [cu_seqlens_q[s], cu_seqlens_q[s + 1]) of q, which are the last ones
-  // of its kv_lens[s] tokens; its token at position n lies in page block_tables[s][n / page_size].
+  // Indices are 32-bit integers; a caller whose framework has 64-bit ones must convert them
+  // (CheckValues reports missing conversions). Sequence s owns the rows [cu_seqlens_q[s],
+  // cu_seqlens_q[s + 1]) of q, which are the last ones of its kv_lens[s] tokens. Its token at
+  // position n is in page block_tables[s][n / page_size].
   int num_seqs = 0;                       // S
   const int32_t* cu_seqlens_q = nullptr;  // [S + 1], from 0 to T
-  const int32_t* kv_lens = nullptr;       // [S], the rows of q included
+  const int32_t* kv_lens = nullptr;       // [S], including the rows of q
   const int32_t* block_tables = nullptr;  // [S, block_table_stride]
   int block_table_stride = 0;             // >= ceil(max_kv_len / page_size)
-  // Bounds of the sequences' lengths; close ones choose the better kernel.
+  // Upper bounds of the sequences' lengths. Tight bounds select the better kernel.
   int max_q_len = 0;
   int max_kv_len = 0;
 
-  float scale = 0.0f;  // of the scores; 0 = 1 / sqrt(D)
+  float scale = 0.0f;  // factor of the scores; 0 = 1 / sqrt(D)
   // As in AttnOptions.
   bool causal = true;
   int window = 0;                       // 0 = off
   const float* alibi_slopes = nullptr;  // [H]; null = off
 };
 
-// Keys and values of T tokens that go to the cache.
+// Keys and values of T tokens to write to the cache.
 struct PagedStoreArgs {
   PagedKv kv;
   const void* k = nullptr;    // [T, G, D]
   const void* v = nullptr;    // [T, G, D]
-  DType dtype = DType::kF16;  // of k and v: that of the cache, or FP32
-  int64_t k_stride = 0;       // between tokens; 0 = dense, G * D
+  DType dtype = DType::kF16;  // type of k and v: the cache's type, or FP32
+  int64_t k_stride = 0;       // between tokens; 0 = contiguous, G * D
   int64_t v_stride = 0;
   int num_tokens = 0;              // T
   const int32_t* slots = nullptr;  // [T]: page * page_size + token in the page
 };
 
-// The largest call; sizes the scratch memory.
+// The sizes of the largest call, which determine the scratch memory.
 struct PagedAttentionLimits {
   int max_seqs = 0;
   int max_heads = 0;      // H
@@ -127,45 +128,45 @@ struct PagedAttentionLimits {
 // scope, but device memory must stay until Sync. Work of other streams on that memory must be
 // complete before the call. Calls make the device current for the thread, as cudaSetDevice does.
 //
-// Run and StoreKv never wait for the device, so that a caller may record them in a CUDA graph of
-// his own on the stream he set. Do each once before: drivers before CUDA 12.3 cannot load a kernel
+// Run and StoreKv never wait for the device, so that a caller may capture them in a CUDA graph, on
+// the stream set by SetStream. Call each once before: drivers before CUDA 12.3 cannot load a kernel
 // inside a capture. The graph holds addresses of the object's scratch memory, so the object must
-// live as long, and replays must not run beside its other calls.
+// live as long as the graph. Replays must not run at the same time as the object's other calls.
 class PagedAttention {
  public:
-  // kUnavailable: the build or the machine has no such device. kResourceExhausted: no memory.
-  // kInvalidArgument: a limit is out of its range.
+  // kUnavailable: the build or the machine has no such device. kResourceExhausted: not enough
+  // memory. kInvalidArgument: a limit is out of its range.
   static StatusOr<PagedAttention> Create(Device device, const PagedAttentionLimits& limits,
                                          const OpsOptions& options = {});
   ~PagedAttention();
   PagedAttention(PagedAttention&&) noexcept;
   PagedAttention& operator=(PagedAttention&&) noexcept;
 
-  // Later calls go to this stream of the caller, a cudaStream_t, which must live as long as they
-  // do; null is CUDA's default stream, as in cuBLAS. The object's work on the earlier stream must
-  // be complete, or ordered before. kInvalidArgument: the device has no streams (`cpu`).
+  // Sends later calls to the caller's stream, a cudaStream_t, which must live as long as they do;
+  // null is CUDA's default stream, as in cuBLAS. The object's work on the earlier stream must be
+  // complete, or ordered before. kInvalidArgument: the device has no streams (`cpu`).
   Status SetStream(void* stream);
-  // out = softmax(scale q k^T + bias) v. kInvalidArgument: names the argument, its value, and what
-  // is allowed; nothing was enqueued. kInternal, in the driver's words: a kernel was refused.
+  // out = softmax(scale q k^T + bias) v. kInvalidArgument names the argument, its value, and what
+  // is allowed; nothing was enqueued. kInternal, with the driver's message: a kernel was refused.
   Status Run(const PagedAttentionArgs& args);
-  // Copies k and v to their slots, converted to the cache's type. Errors as Run.
+  // Copies k and v to their slots, converted to the cache's type. Errors as in Run.
   Status StoreKv(const PagedStoreArgs& args);
-  // Run's checks, and that lengths and page numbers on the device keep what PagedAttentionArgs says
-  // of them. Copies them to the host and waits. Errors as Run and Sync.
+  // Does Run's checks, and checks that the lengths and page numbers on the device are valid for
+  // PagedAttentionArgs. Copies them to the host and waits. Errors as in Run and Sync.
   Status CheckValues(const PagedAttentionArgs& args);
   // Waits until every call is executed. kInvalidArgument: the stream is being captured; the capture
-  // goes on. kUnavailable, in the driver's words: a fault of the device, of a wrong pointer or page
-  // number for example, after which CUDA does nothing more for this process.
+  // continues. kUnavailable, with the driver's message: a fault of the device, for example from a
+  // wrong pointer or page number. After a fault, CUDA does no more work for this process.
   Status Sync();
 
-  // The device itself: memory, and copies in order with the calls. The engine's: a fault ends the
-  // process in what returns no Status.
+  // The device itself: memory, and copies in order with the calls. It belongs to the engine's API:
+  // after a fault, functions that return no Status end the process.
   ComputeDevice& device() const;
 
  private:
   PagedAttention();
   KvView ViewOf(const PagedKv& kv) const;
-  // The n numbers at `data` on the device.
+  // Returns the n numbers at `data` on the device.
   StatusOr<std::vector<int32_t>> ReadBack(const int32_t* data, int n);
 
   PagedAttentionLimits limits_;

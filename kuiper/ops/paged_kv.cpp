@@ -14,13 +14,14 @@ namespace {
 
 constexpr int kMaxPageSize = 256;
 
-// What the kernels' widest loads need: 16 bytes, or 8 elements if that is less, or two elements.
+// Returns the alignment for the kernels' widest loads: 16 bytes, or 8 elements if that is less, or
+// two elements.
 int64_t AlignmentOf(int head_size, DType dtype) {
   const auto bytes = static_cast<int64_t>(DTypeBytes(dtype));
   return head_size % 8 == 0 ? std::min<int64_t>(16, 8 * bytes) : 2 * bytes;
 }
 
-// A stride of at least `low` elements.
+// Checks a stride of at least `low` elements.
 Status CheckMultiple(const char* name, int64_t stride, int64_t low, int64_t multiple) {
   KU_RETURN_IF_ERROR(InRange(name, stride, low, std::numeric_limits<int64_t>::max() / 16));
   if (stride % multiple == 0) return OkStatus();
@@ -33,7 +34,7 @@ struct Dimension {
   int64_t stride, extent;
 };
 
-// Each stride must step over everything that the smaller ones reach. A row is `row` elements; the
+// Checks that each stride exceeds the extent of the smaller ones. A row is `row` elements; the
 // second dimension is that of tokens.
 Status CheckStrides(std::array<Dimension, 3> dims, int row, int64_t multiple) {
   KU_RETURN_IF_ERROR(InRange(dims[1].name, dims[1].stride, row, kMaxInt));
@@ -132,7 +133,7 @@ Status CheckCache(const PagedKv& kv) {
 
 namespace {
 
-// What is no format is refused by the call that gets the cache.
+// An invalid type is refused by the call that gets the cache.
 KvFormat FormatOrDefault(DType dtype) {
   return KvFormat::Find(dtype).value_or(KvFormat{});
 }

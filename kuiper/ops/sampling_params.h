@@ -1,5 +1,5 @@
-// How the tokens of a request are chosen: a plain struct that a request holds, the engine hands on,
-// and kernels of Sample read as it is. It knows nothing of tokens, rows or steps. Host and device.
+// Sampling parameters of a request: a plain struct that a request holds, the engine passes on, and
+// the Sample kernels read directly. Independent of tokens, rows and steps. Host and device.
 #pragma once
 
 #include <cstdint>

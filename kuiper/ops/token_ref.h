@@ -1,6 +1,5 @@
-// A token of a batch: an id, or the row of Sample whose id the host does not know yet. Batches hold
-// arrays of it on the device, which Embed resolves; schedulers and kernels need nothing else of it.
-// Host and device.
+// A token of a batch: an id, or the row of Sample that produces the id, if the host does not know
+// it yet. Batches hold arrays of it on the device, which Embed resolves. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +8,20 @@
 
 namespace kuiper {
 
-// What Sample gives instead of an id for a row whose logits are not finite.
+// Sample's result for a row whose logits are not finite.
 constexpr int32_t kNotFiniteToken = -1;
 
 class TokenRef {
  public:
-  // The token with this id, which is not negative.
+  // Returns the token with this id, which must not be negative.
   static constexpr KU_HOST_DEVICE TokenRef Known(int32_t id) { return TokenRef(id); }
-  // The token that Sample chose last for row `row` of its logits.
+  // Returns the token that Sample last chose for row `row` of its logits.
   static constexpr KU_HOST_DEVICE TokenRef Sampled(int32_t row) { return TokenRef(-1 - row); }
 
   constexpr TokenRef() = default;
   constexpr KU_HOST_DEVICE bool is_known() const { return bits_ >= 0; }
-  constexpr KU_HOST_DEVICE int32_t id() const { return bits_; }        // if it is known
-  constexpr KU_HOST_DEVICE int32_t row() const { return -1 - bits_; }  // if it is not
+  constexpr KU_HOST_DEVICE int32_t id() const { return bits_; }        // only if is_known()
+  constexpr KU_HOST_DEVICE int32_t row() const { return -1 - bits_; }  // only if not is_known()
   constexpr bool operator==(const TokenRef&) const = default;
 
  private:

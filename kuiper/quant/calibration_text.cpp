@@ -1,4 +1,4 @@
-// The text for models of which nothing else is known. Written for this purpose.
+// The default calibration text, for models of unknown training data. Written for this purpose.
 #include "kuiper/quant/quantize_model.h"
 
 namespace kuiper {

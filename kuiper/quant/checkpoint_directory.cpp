@@ -23,7 +23,7 @@ Status CannotWrite(const std::string& path, const std::error_code& error) {
   return Status(StatusCode::kInternal, "cannot write " + path + ": " + error.message());
 }
 
-// A new directory, or one of ours.
+// Makes a new directory, or accepts one that is empty or has the state file of an earlier run.
 Status MakeDirectory(const std::string& path) {
   std::error_code error;
   const bool there = fs::exists(path, error);
@@ -37,7 +37,7 @@ Status MakeDirectory(const std::string& path) {
   return error ? CannotWrite(path, error) : OkStatus();
 }
 
-// Weights, and what we write ourselves.
+// False for weights, for hidden files and for config.json, which is written separately.
 bool IsCopied(const fs::directory_entry& entry) {
   std::error_code error;
   const std::string name = entry.path().filename().string();
@@ -62,7 +62,7 @@ Status WriteText(const std::string& path, const std::string& text) {
   return out.Commit();
 }
 
-// `sees`: the model has a vision tower, which stays as it is.
+// `sees`: the model has a vision encoder, which stays dense.
 Json AwqConfig(const QuantizationScheme& scheme, bool sees) {
   return {{"quant_method", "awq"},
           {"bits", scheme.bits},
@@ -136,8 +136,8 @@ StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(
   return directory;
 }
 
-// Lines "part ERROR" after one with the fingerprint; "shards NUMBER TENSORS" when all parts are
-// whole.
+// Reads the fingerprint in the first line, then lines "part ERROR", and "shards NUMBER TENSORS"
+// once all parts are complete.
 Status CheckpointDirectory::ReadState(const std::string& fingerprint) {
   const std::optional<std::string> first = state_->NextFinished();
   while (const std::optional<std::string> line = state_->NextFinished()) {

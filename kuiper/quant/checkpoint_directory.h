@@ -1,5 +1,6 @@
-// The directory of a quantised checkpoint while it is written: which parts are whole, their files,
-// and what makes a directory of them. Knows nothing of quantisation but the words in config.json.
+// The directory of a quantised checkpoint while it is written: the completed parts, their files,
+// and the last steps that make it a checkpoint. Independent of quantisation, except for the text in
+// config.json.
 #pragma once
 
 #include <map>
@@ -19,20 +20,21 @@ PartTensor InMemory(FileTensor tensor);
 
 class CheckpointDirectory {
  public:
-  // `fingerprint` stands for everything that the content depends on. A directory that is not there
-  // is made. kInvalidArgument when it holds something else, another fingerprint, or another process
-  // writes it; kInternal when it cannot be written.
+  // `fingerprint` identifies everything that the content depends on. Makes the directory if it does
+  // not exist. Returns kInvalidArgument if it holds something else or another fingerprint, or if
+  // another process is writing it. Returns kInternal if it cannot be written.
   static StatusOr<std::unique_ptr<CheckpointDirectory>> Open(const std::string& path,
                                                              const std::string& fingerprint,
                                                              int num_parts,
                                                              int64_t max_shard_bytes);
 
-  // The error of the report with which a part was written; absent when it is still to be done.
+  // Returns the error reported when the part was written; absent if the part is not done yet.
   std::optional<double> FinishedPart(int part) const;
-  // Writes the tensors of a part as one file. kInternal, kModel.
+  // Writes the tensors of a part as one file. Errors: kInternal, kModel.
   Status WritePart(int part, std::vector<PartTensor> tensors, double error);
-  // When all parts are there: makes shards of them, and writes the files that come from `source`
-  // and the configuration. From then on it is a checkpoint. `*bytes`: of its weights.
+  // Call when all parts are written: makes shards of them, and writes the configuration and the
+  // files that are copied from `source`. The directory is then a complete checkpoint. `*bytes`:
+  // size of its weights.
   Status Finish(const std::string& source, const std::string& config_json, int64_t* bytes);
 
  private:
@@ -42,13 +44,14 @@ class CheckpointDirectory {
 
   std::string path_;
   int64_t max_shard_bytes_;
-  std::vector<std::string> parts_;  // files
+  std::vector<std::string> parts_;  // file names
   std::unique_ptr<AppendFile> state_;
   std::map<int, double> finished_;  // errors by part
-  std::optional<ShardPlan> plan_;   // known from the first shard on, when parts begin to disappear
+  // Known once the first shard is written, when part files begin to be removed.
+  std::optional<ShardPlan> plan_;
 };
 
-// The text of config.json with "quantization_config". `original` is a configuration that was parsed
+// Returns the text of config.json with "quantization_config". `original` must have been parsed
 // without error.
 std::string QuantizedConfig(const std::string& original, const QuantizationScheme& scheme);
 

@@ -16,16 +16,16 @@ float RoundedTo(DType type, float x) {
                                 : x;
 }
 
-// To the nearest whole number, ties to even, for |x| < 2^22; unlike std::nearbyint compilers turn
-// it into vector code.
+// Rounds to the nearest integer, ties to even, for |x| < 2^22. Unlike std::nearbyint, compilers
+// vectorise it.
 float Nearest(float x) {
   constexpr float kShift = 0x1.8p23f;
   return (x + kShift) - kShift;
 }
 
-// The code of w on the grid as a whole number.
+// Returns the code of w on the grid, as a float with an integer value.
 float CodeOf(float w, const CodeGrid& grid, float max_code) {
-  // Bounded first: a scale that was rounded down can make the quotient large.
+  // Clamp first: if the scale was rounded down, the quotient can be large.
   const float zero = static_cast<float>(grid.zero);
   const float steps = std::clamp(w / grid.scale, -zero - 1, max_code - zero + 1);
   return std::clamp(Nearest(steps) + zero, 0.f, max_code);
@@ -44,7 +44,7 @@ CodeGrid GridOf(std::span<const float> group, float shrink, const CodeScheme& sc
   const float range = scheme.symmetric ? 2 * std::max(-low, high) : high - low;
   const float max_code = static_cast<float>(scheme.max_code());
   CodeGrid grid{RoundedTo(scheme.scale_type, range / max_code), scheme.middle()};
-  // A group of zeros, or of values for which the type of the scales has no step.
+  // For groups of zeros, or of values too small for the type of the scales.
   if (grid.scale == 0) grid.scale = 0x1p-14f;
   if (!scheme.symmetric) {
     grid.zero = static_cast<int>(std::clamp(Nearest(-low / grid.scale), 0.f, max_code));

@@ -1,6 +1,6 @@
-// A matrix as codes of a few bits: groups of neighbours along a row share a scale and a zero. How
-// values are rounded, and what they become; which values to round is scale_search.h, how codes lie
-// in a file packing.h. Pure functions of numbers.
+// A matrix quantised to a few bits: groups of neighbours along a row share a scale and a zero
+// point. This file rounds values to codes and back. scale_search.h chooses the values to round;
+// packing.h defines the layout of codes in a file. Pure functions of numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace kuiper {
 struct CodeScheme {
   int bits = 4;  // 4 or 8
   int group_size = 128;
-  bool symmetric = true;            // the zero is the middle code
-  DType scale_type = DType::kBF16;  // in which scales are stored
+  bool symmetric = true;            // the zero point is the middle code
+  DType scale_type = DType::kBF16;  // type of the stored scales
 
   int max_code() const { return (1 << bits) - 1; }
   int middle() const { return 1 << (bits - 1); }
 };
 
-// The values (code - zero) * scale of one group.
+// The quantisation grid of one group: the values (code - zero) * scale.
 struct CodeGrid {
   float scale = 1;  // a value of the scheme's type, above 0
   int zero = 0;     // a code
 };
 
-// The grid for a group whose extremes are multiplied by `shrink`: what lies outside becomes the
-// nearest end. Symmetric as compressed-tensors has it, scale = largest / ((2^bits - 1) / 2); else
-// from the smallest to the largest value, 0 among them.
+// Returns the grid for a group whose extremes are multiplied by `shrink`; values outside become the
+// nearest end. Symmetric grids are as in compressed-tensors: scale = largest / ((2^bits - 1) / 2).
+// Others range from the smallest to the largest value and include 0.
 CodeGrid GridOf(std::span<const float> group, float shrink, const CodeScheme& scheme);
-// rounded[i]: the value of the grid nearest to group[i], ties to even.
+// rounded[i] = the value of the grid nearest to group[i], ties to even.
 void RoundTo(const CodeGrid& grid, const CodeScheme& scheme, std::span<const float> group,
              float* rounded);
 
-// A matrix [out, in], in a multiple of the group size.
+// A quantised matrix [out, in]; `in` is a multiple of the group size.
 struct CodedMatrix {
   CodeScheme scheme;
   int64_t out = 0, in = 0;
@@ -45,10 +45,11 @@ struct CodedMatrix {
   int64_t groups() const { return in / scheme.group_size; }
 };
 
-// `shrinks` [out, groups], or empty: none. The rows are shared among threads.
+// Quantises a matrix. `shrinks` is [out, groups], or empty for none. Threads divide the rows among
+// them.
 CodedMatrix Encode(std::span<const float> values, int64_t out, int64_t in,
                    std::span<const float> shrinks, const CodeScheme& scheme, int num_threads);
-// The values [out, in].
+// Returns the dequantised values [out, in].
 std::vector<float> Decode(const CodedMatrix& matrix);
 
 }  // namespace kuiper

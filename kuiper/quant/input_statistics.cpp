@@ -46,7 +46,8 @@ void InputStatistics::DivideBy(std::span<const float> s) {
   for (int64_t k = 0; k < in_; ++k) magnitudes_[k] /= s[k];
   for (size_t i = 0; i < samples_.size(); ++i) samples_[i] /= s[i % in_];
   for (size_t i = 0; i < products_.size(); ++i) {
-    const int64_t row = static_cast<int64_t>(i) / group_size_;  // of all groups: the input i
+    // Index of the input over all groups.
+    const int64_t row = static_cast<int64_t>(i) / group_size_;
     const int64_t column = row / group_size_ * group_size_ + static_cast<int64_t>(i) % group_size_;
     products_[i] /= s[row] * s[column];
   }

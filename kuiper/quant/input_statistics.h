@@ -1,5 +1,5 @@
-// What is known of the inputs of a linear layer: enough to say how much an error of the weights
-// changes its outputs. Filled while a text runs through the float model; knows no model.
+// Statistics of a linear layer's inputs: enough to estimate how much an error of the weights
+// changes its outputs. Filled while a text runs through the float model; independent of the model.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@ namespace kuiper {
 
 class InputStatistics {
  public:
-  // For rows [in] of a text of `num_rows` tokens; in a multiple of the group size.
+  // For rows [in] of a text of `num_rows` tokens; `in` is a multiple of the group size.
   InputStatistics(int64_t in, int group_size, int64_t num_rows, int num_threads);
 
-  // x [count, in], `stride` elements from row to row.
+  // Adds x [count, in], with `stride` elements between rows.
   void Add(const float* x, int64_t count, int64_t stride);
-  // The inputs are divided by s [in], each above 0.
+  // Records that the inputs are divided by s [in], each above 0.
   void DivideBy(std::span<const float> s);
 
   int64_t in() const { return in_; }
   int group_size() const { return static_cast<int>(group_size_); }
   int num_threads() const { return num_threads_; }
-  // mean |x_k| [in].
+  // Returns mean |x_k| [in].
   std::vector<float> MeanMagnitudes() const;
-  // Sum over the rows of x_i x_j for i, j of a group, [group_size, group_size].
+  // Returns the sums over the rows of x_i x_j for i, j in a group, [group_size, group_size].
   std::span<const float> Products(int64_t group) const;
-  // Some of the rows, spread over the text: [num_samples, in], at most kMaxSamples.
+  // Some of the rows, spread over the text: [num_samples, in], at most kMaxSamples rows.
   const std::vector<float>& samples() const { return samples_; }
   int64_t num_samples() const { return static_cast<int64_t>(samples_.size()) / in_; }
 

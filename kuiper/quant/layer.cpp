@@ -13,9 +13,9 @@
 namespace kuiper {
 namespace {
 
-constexpr float kLargest = 65504;  // of FP16, in which scales may be stored
+constexpr float kLargest = 65504;  // largest value of FP16, in which scales may be stored
 
-// The weights of a layer, as a manifest that was listed for it names them.
+// Pointers to the weights of a layer, by the names in a manifest that was listed for it.
 struct LayerPlaces {
   std::array<const Linear::Part*, QuantizedLayer::kNumMatrices> parts;
 
@@ -34,7 +34,7 @@ bool IsOf(const Weight& weight, const LayerWeights& layer) {
          (weight.tensor != nullptr && IsWithin(weight.tensor, layer));
 }
 
-// "model.layers.0.mlp.up_proj.weight" -> without ".weight"
+// Returns "model.layers.0.mlp.up_proj" for "model.layers.0.mlp.up_proj.weight".
 std::string PrefixOf(const std::string& name) {
   return name.substr(0, name.rfind('.'));
 }
@@ -141,8 +141,8 @@ void QuantizedLayer::DivideRows(Part part, const std::vector<float>& s) {
   for (int64_t row = 0; row < matrix.out; ++row) bias[row] /= s[row];
 }
 
-// A norm is written in a type of few bits. So it is rounded first, and the scale is what really
-// happened to it: no error of its own comes in.
+// A norm is stored in a type with few bits. It is therefore rounded first, and the scale is
+// computed from the rounded norm, so that the rounding adds no error.
 void QuantizedLayer::MoveFromNorm(const std::string& norm, std::initializer_list<Part> parts,
                                   InputStatistics& inputs, Ops& ops,
                                   const std::function<void()>& tick) {
@@ -177,7 +177,8 @@ void QuantizedLayer::MoveScales(LayerInputs& inputs, Ops& ops, const std::functi
     return inputs[static_cast<size_t>(linear)].value();
   };
   MoveFromNorm(attn_norm_, {kQ, kK, kV}, of(LayerLinear::kQkv), ops, tick);
-  // With fewer heads of values than of queries an output of v is several inputs of o.
+  // If there are fewer value heads than query heads, one output of v is used by several inputs of
+  // o.
   if (matrices_[kV].weight.out == matrices_[kO].weight.in) {
     MoveFromMatrix(kV, kO, of(LayerLinear::kO), ops, tick);
   }
@@ -203,7 +204,8 @@ StatusOr<std::vector<FileTensor>> QuantizedLayer::Take(const LayerInputs& inputs
     FloatMatrix weight = std::exchange(matrices_[i].weight, {});
     const std::optional<InputStatistics>& x = inputs[static_cast<size_t>(LinearOf(part))];
     std::vector<float> shrinks;
-    // Scores are products of queries and keys, so that their extremes count twice.
+    // Attention scores multiply queries by keys, so extreme values count twice: q and k keep their
+    // full range.
     if (x.has_value() && part != kQ && part != kK) shrinks = SearchShrinks(weight, *x, Codes(part));
     const CodedMatrix coded =
         Encode(weight.values, weight.out, weight.in, shrinks, Codes(part), num_threads);

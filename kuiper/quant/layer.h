@@ -1,5 +1,5 @@
-// One layer of a decoder on its way into a quantised checkpoint: its float weights, the scales that
-// move from one to another, and the tensors they become. Knows no files but the source of weights.
+// One decoder layer during quantisation: its float weights, the scales that move between them, and
+// the resulting tensors. Depends on no files except the source of weights.
 #pragma once
 
 #include <array>
@@ -18,16 +18,17 @@
 
 namespace kuiper {
 
-// What a quantised checkpoint consists of.
+// The format of a quantised checkpoint.
 enum class CheckpointFormat { kCompressedTensors, kAwq };
 
 struct QuantizationScheme {
   CheckpointFormat format = CheckpointFormat::kCompressedTensors;
   int bits = 4;
-  int group_size = 0;  // 0: chosen for the model
+  int group_size = 0;  // 0: chosen to fit the model
   bool symmetric = false;
 
-  // The type in which tensors are written that the source has as `type`: AWQ's kernels know FP16.
+  // Returns the written type of a tensor that the source has as `type`: AWQ's kernels support FP16
+  // only.
   DType WrittenType(DType type) const {
     return format == CheckpointFormat::kAwq && type != DType::kI32 ? DType::kF16 : type;
   }
@@ -36,43 +37,44 @@ struct QuantizationScheme {
   }
 };
 
-// What quantising a layer did.
+// The result of quantising a layer.
 struct LayerReport {
   struct Matrix {
-    std::string name;  // of the linear layer
+    std::string name;  // name of the linear layer
     double error = 0;  // see `error`
   };
   int layer = 0;
   std::vector<Matrix> matrices;
-  // Squared error over the squared values, of the outputs on the text; without one, of the weights.
+  // Squared error over the squared values: of the outputs on the text, or of the weights if there
+  // is no text.
   double error = 0;
 };
 
-// By LayerLinear.
+// Statistics of the inputs, indexed by LayerLinear.
 using LayerInputs = std::array<std::optional<InputStatistics>, 4>;
 
 class QuantizedLayer {
  public:
-  // Reads the weights of the layer as FP32. `manifest` is of `weights`. kModel when one is missing,
-  // is not finite or is too large.
+  // Reads the weights of the layer as FP32. `manifest` was listed for `weights`. Returns kModel if
+  // one is missing, not finite or too large.
   static StatusOr<QuantizedLayer> Read(const WeightManifest& manifest,
                                        const DecoderWeights& weights, int layer,
                                        WeightSource& source, const QuantizationScheme& scheme);
-  // Why the scheme cannot take the matrices of the layer; looks at shapes alone. kModel.
+  // Returns kModel if the scheme does not support the layer's matrices; checks shapes only.
   static Status CheckShapes(const WeightManifest& manifest, const LayerWeights& layer,
                             const QuantizationScheme& scheme);
 
-  // The names of the layer's tensors.
+  // Returns the names of the layer's tensors.
   static std::vector<std::string> Names(const WeightManifest& manifest, const LayerWeights& layer);
 
-  // Moves scales from norms and from v and up into the matrices behind them, which lets inputs that
-  // matter keep more of their precision. What the layer computes stays the same; the inputs change
-  // with it. `tick` is called kNumExponents times for each of at most four searches.
+  // Moves scales from norms and from v and up into the matrices that follow them, so that important
+  // inputs keep more precision. The layer's output stays the same; `inputs` change accordingly.
+  // Calls `tick` kNumExponents times for each of at most four searches.
   void MoveScales(LayerInputs& inputs, Ops& ops, const std::function<void()>& tick);
   static constexpr int kNumSearches = 4;
-  // Rounds the matrices and gives the tensors of the layer, which has no weights any more. `inputs`
-  // are empty: extremes stay, and the error is that of the weights. kModel when a value does not
-  // fit the type in which it is written.
+  // Rounds the matrices and returns the layer's tensors; the layer then holds no weights. If
+  // `inputs` is empty, groups keep their full range, and the error is that of the weights. Returns
+  // kModel if a value does not fit the type in which it is written.
   StatusOr<std::vector<FileTensor>> Take(const LayerInputs& inputs, Ops& ops, int num_threads,
                                          LayerReport* report, const std::function<void()>& tick);
   static constexpr int kNumMatrices = 7;
@@ -80,12 +82,12 @@ class QuantizedLayer {
  private:
   enum Part { kQ, kK, kV, kO, kGate, kUp, kDown };
   struct Matrix {
-    std::string prefix;  // of its tensors
+    std::string prefix;  // prefix of the layer's tensor names
     DType type = DType::kF32;
     FloatMatrix weight;
   };
   struct Vector {
-    DType type = DType::kF32;  // as it will be written
+    DType type = DType::kF32;  // type in which it is written
     std::vector<float> values;
   };
 
@@ -104,7 +106,7 @@ class QuantizedLayer {
 
   QuantizationScheme scheme_;
   std::array<Matrix, kNumMatrices> matrices_;
-  std::map<std::string, Vector> vectors_;         // norms and biases by the names of their tensors
+  std::map<std::string, Vector> vectors_;         // norms and biases, by tensor name
   std::string attn_norm_, mlp_norm_;              // among them
   std::array<std::string, kNumMatrices> biases_;  // "" where there is none
 };

@@ -10,7 +10,7 @@
 namespace kuiper {
 namespace {
 
-constexpr int32_t kRow = 1;  // of the cache; there is no number 0
+constexpr int32_t kRow = 1;  // cache row; rows are numbered from 1
 
 }  // namespace
 
@@ -62,7 +62,8 @@ Status LayerwiseModel::Prepare() {
   return OkStatus();
 }
 
-// The arrays of one sequence: ids, positions and slots [count], then its row, [0, count] and count.
+// The arrays of one sequence: ids, positions and slots [count] each, then its cache row, [0, count]
+// and count.
 Batch LayerwiseModel::PieceBatch(int64_t begin, int count) {
   arrays_.assign(text_.begin() + begin, text_.begin() + begin + count);
   for (const int32_t first : {0, kRow * kv_->shape().page_size}) {

@@ -1,5 +1,5 @@
-// A float model through which a text runs layer by layer: only the weights of one layer are read at
-// a time, and between layers there is nothing but the residual stream of the text.
+// A float model that runs a text layer by layer. Only one layer's weights are in memory at a time;
+// between layers, only the residual stream of the text is kept.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace kuiper {
 
 class LayerwiseModel {
  public:
-  // The text [T] is cut into pieces of up to kPiece tokens, which know nothing of each other. `ops`
-  // are those of the CPU and must outlive the model. The errors of OpenModel and LoadModel;
-  // kInput for an id that the model does not have.
+  // The text [T] is split into independent pieces of up to kPiece tokens. `ops` must be for the CPU
+  // and outlive the model. Returns the errors of OpenModel and LoadModel, and kInput for an id
+  // outside the vocabulary.
   static StatusOr<std::unique_ptr<LayerwiseModel>> Open(const std::string& path,
                                                         std::vector<int32_t> text, Ops& ops);
   static constexpr int kPiece = 512;
 
   const DecoderConfig& config() const { return model_->decoder().config(); }
   int64_t num_tokens() const { return static_cast<int64_t>(text_.size()); }
-  // Brings the text through the next layer and gives the pages of its weights back. `probe` gets
-  // the inputs of its linear layers, piece by piece, in FP32.
+  // Runs the text through the next layer and releases the pages of its weights. `probe` gets the
+  // inputs of its linear layers, piece by piece, in FP32.
   void RunNext(const LinearProbe& probe = {});
 
  private:
@@ -44,8 +44,8 @@ class LayerwiseModel {
   int next_layer_ = 0;
   std::vector<float> residual_;  // [T, hidden]
   Activations act_;
-  std::unique_ptr<KvCache> kv_;  // of one layer
-  std::vector<int32_t> arrays_;  // of the batch
+  std::unique_ptr<KvCache> kv_;  // for one layer
+  std::vector<int32_t> arrays_;  // arrays of the batch
 };
 
 }  // namespace kuiper

@@ -6,13 +6,13 @@
 namespace kuiper {
 namespace {
 
-// Words of 32 bits that codes are put into one by one.
+// An array of 32-bit words into which codes are written one by one.
 class Words {
  public:
   Words(int64_t count, int bits) : bits_(bits), words_(static_cast<size_t>(count)) {}
 
   int per_word() const { return 32 / bits_; }
-  // `place`: of the code in the word, from the lowest bits on.
+  // `place`: index of the code in the word, from the low bits.
   void Put(int64_t word, int place, int code) {
     words_[word] |= static_cast<uint32_t>(code) << (place * bits_);
   }
@@ -95,7 +95,8 @@ std::vector<FileTensor> PackCompressedTensors(const std::string& prefix,
 
 std::vector<FileTensor> PackAwq(const std::string& prefix, const CodedMatrix& matrix) {
   constexpr int kPerWord = 8;
-  constexpr int kPlaceOf[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};  // of column 8c + k in word c
+  // Position of column 8c + k in word c.
+  constexpr int kPlaceOf[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};
   const int64_t out = matrix.out, in = matrix.in, groups = matrix.groups();
   KU_CHECK(matrix.scheme.bits == 4 && !matrix.scheme.symmetric && out % kPerWord == 0 &&
            matrix.scheme.scale_type == DType::kF16);

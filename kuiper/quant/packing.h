@@ -1,5 +1,6 @@
-// Coded matrices as the tensors of checkpoint formats, as the formats' own packages write them.
-// Pure functions; the names of the tensors' suffixes stand here and in the readers' files only.
+// Converts quantised matrices to the tensors of checkpoint formats, as the formats' own packages
+// write them. Pure functions. Only this file and the files of the readers contain the suffixes of
+// the tensor names.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ struct FileTensor {
   std::string bytes;
 };
 
-// compressed-tensors, "pack-quantized": of the linear layer `prefix`
-//   weight_packed      I32 [out, in * bits / 32], codes along a row from the lowest bits on
+// compressed-tensors, "pack-quantized": returns the tensors of the linear layer `prefix`.
+//
+//   weight_packed      I32 [out, in * bits / 32], codes along a row, low bits first
 //   weight_scale       [out, groups] in the scheme's type
 //   weight_shape       I64 [2], out and in
 //   weight_zero_point  I32 [ceil(out * bits / 32), groups], packed along out; asymmetric only
@@ -33,7 +35,7 @@ std::vector<FileTensor> PackCompressedTensors(const std::string& prefix, const C
 //   scales   F16 [groups, out]
 std::vector<FileTensor> PackAwq(const std::string& prefix, const CodedMatrix& matrix);
 
-// Floats in another type. False in `fits` when a value is too large for it.
+// Converts floats to another type. Sets `fits` to false if a value is too large for it.
 std::string FloatBytes(std::span<const float> values, DType type, bool* fits = nullptr);
 
 }  // namespace kuiper

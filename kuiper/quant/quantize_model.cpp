@@ -36,17 +36,17 @@ Status CheckScheme(const QuantizationScheme& scheme) {
   return scheme.symmetric ? bad("AWQ is asymmetric") : OkStatus();
 }
 
-// The source, opened and looked at.
+// The opened source model.
 struct Source {
   std::unique_ptr<FileWeights> files;
   ModelConfig config;
-  DecoderWeights weights;  // laid out, not loaded
+  DecoderWeights weights;  // shapes only, not loaded
   WeightManifest manifest;
   DType matrix_type = DType::kF32;
 };
 
-// Chooses the group size if none is given. kModel if it, or another property of the scheme, does
-// not fit the shapes of all layers.
+// Chooses the group size if none is given. Returns kModel if the group size or another property of
+// the scheme does not fit the shapes of all layers.
 Status FitScheme(const Source& source, QuantizationScheme* scheme) {
   const auto check = [&](int group_size) {
     QuantizationScheme tried = *scheme;
@@ -90,7 +90,7 @@ StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path) {
   return source;
 }
 
-// Everything that the result depends on; of the weights WeightSource::Digest.
+// Identifies everything that the result depends on; weights by WeightSource::Digest.
 std::string Fingerprint(const Source& source, const QuantizeOptions& options) {
   const QuantizationScheme& s = options.scheme;
   std::string text = source.files->files().config_json;
@@ -125,10 +125,10 @@ class QuantizeJob {
   CheckpointDirectory& output_;
   Ops& ops_;
   int num_threads_;
-  int layer_ = 0, ticks_ = 0;  // of the layer
+  int layer_ = 0, ticks_ = 0;  // ticks within the current layer
 };
 
-// Ticks of a layer: one for the text running through it.
+// Reports progress. One tick of each layer is for running the text through it.
 void QuantizeJob::Tick() {
   if (!options_.progress) return;
   const int searches = options_.text.empty() ? 0 : QuantizedLayer::kNumSearches * kNumExponents;
@@ -159,7 +159,7 @@ PartTensor QuantizeJob::Copied(const std::string& name, const FileWeights::Item&
           }};
 }
 
-// Embedding, head, last norm, and what no manifest knows.
+// Writes the embedding, the LM head, the last norm, and tensors that are in no manifest.
 Status QuantizeJob::WriteRest() {
   std::set<std::string> of_layers;
   for (const LayerWeights& layer : source_.weights.layers) {
@@ -206,7 +206,7 @@ Status QuantizeJob::WriteLayer(int layer, LayerwiseModel* model) {
 
 Status QuantizeJob::Run(const std::string& path) {
   if (!output_.FinishedPart(0).has_value()) KU_RETURN_IF_ERROR(WriteRest());
-  int last = num_layers();  // behind the last one that is still to be done
+  int last = num_layers();  // one past the last layer that is still to be done
   while (last > 0 && output_.FinishedPart(last).has_value()) --last;
   std::unique_ptr<LayerwiseModel> model;
   if (!options_.text.empty() && last > 0) {

@@ -11,7 +11,7 @@
 namespace kuiper {
 namespace {
 
-// mean^exponent, with the largest and the smallest one equally far from 1.
+// Returns mean^exponent, scaled so that the largest and the smallest value are equally far from 1.
 std::vector<float> ScalesOf(const std::vector<float>& means, float exponent) {
   constexpr float kSmallest = 1e-4f;
   std::vector<float> scales;
@@ -25,7 +25,7 @@ std::vector<float> ScalesOf(const std::vector<float>& means, float exponent) {
   return scales;
 }
 
-// W - Q(W s) / s: by what rounding the scaled columns changes the weights.
+// Returns W - Q(W s) / s: the change of the weights by rounding the scaled columns.
 void RoundingError(const FloatMatrix& matrix, const std::vector<float>& s, const CodeScheme& scheme,
                    int num_threads, FloatMatrix* error) {
   error->out = matrix.out;
@@ -45,7 +45,7 @@ void RoundingError(const FloatMatrix& matrix, const std::vector<float>& s, const
   });
 }
 
-// d^T P d.
+// Returns d^T P d.
 float Quadratic(std::span<const float> d, std::span<const float> products) {
   float sum = 0;
   for (size_t i = 0; i < d.size(); ++i) {

@@ -1,6 +1,6 @@
-// Activation-aware quantisation (Lin et al. 2023, AWQ): inputs that are large on average get finer
-// steps, because their weights are multiplied by a scale before they are rounded; and groups may
-// give up their extremes. What is searched is the least error of the layer's outputs on a text.
+// Activation-aware quantisation (Lin et al. 2023, AWQ). Weights are multiplied by a scale before
+// they are rounded, so that inputs with large average magnitude get finer steps. Groups may also
+// clip their extremes. The search minimises the error of the layer's outputs on a text.
 #pragma once
 
 #include <functional>
@@ -19,22 +19,22 @@ struct FloatMatrix {
   std::vector<float> values;
 };
 
-// Sum over sampled inputs x [in] and all outputs of (W x)^2. `ops` are those of the CPU, with room
-// for the samples.
+// Returns the sum over sampled inputs x [in] and all outputs of (W x)^2. `ops` must be for the CPU,
+// with room for the samples.
 double OutputEnergy(const FloatMatrix& weights, const InputStatistics& inputs, Ops& ops);
-// `a` - `b`, of one shape.
+// Returns `a` - `b`, of the same shape.
 FloatMatrix Difference(const FloatMatrix& a, const std::vector<float>& b);
 
-// The scales s [in] for matrices that share their input: the columns of all of them are to be
-// multiplied by s and the input divided by it. s = mean|x|^r for the r among 0, 0.05 ... 0.95 with
-// the least error; r = 0 is no change. `tick` is called after each r.
+// Returns the scales s [in] for matrices that share their input: multiply their columns by s and
+// divide the input by s. s = mean|x|^r for the r among 0, 0.05 ... 0.95 with the least error; r = 0
+// changes nothing. Calls `tick` after each r.
 std::vector<float> SearchScales(const std::vector<const FloatMatrix*>& matrices,
                                 const InputStatistics& inputs, const CodeScheme& scheme, Ops& ops,
                                 const std::function<void()>& tick);
 inline constexpr int kNumExponents = 20;
 
-// How far each group's extremes are to be drawn in, [out, groups]: a factor among 1, 0.95 ... 0.55,
-// by the error that the group alone makes in the outputs.
+// Returns the factor to shrink each group's extremes by, [out, groups]: one of 1, 0.95 ... 0.55,
+// chosen by the error that this group alone causes in the outputs.
 std::vector<float> SearchShrinks(const FloatMatrix& matrix, const InputStatistics& inputs,
                                  const CodeScheme& scheme);
 

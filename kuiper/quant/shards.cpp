@@ -18,14 +18,14 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A tensor in a file.
+// A tensor in an existing file.
 struct Stored {
   std::string path;
   SafetensorsOutput head;
   int64_t begin = 0;  // offset in the file
 };
 
-// Appends the tensors of a file that is there.
+// Appends the tensors of an existing file.
 Status List(const std::string& path, std::vector<Stored>* tensors) {
   std::error_code error;
   if (!fs::exists(path, error)) return OkStatus();
@@ -38,7 +38,7 @@ Status List(const std::string& path, std::vector<Stored>* tensors) {
   return OkStatus();
 }
 
-// How many of the tensors go into the next shard.
+// Returns how many of the tensors go into the next shard.
 size_t CountNext(std::span<const Stored> tensors, int64_t max_bytes) {
   size_t count = 0;
   int64_t bytes = 0;

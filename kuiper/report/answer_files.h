@@ -1,4 +1,4 @@
-// What tools read of an answer: its ids, one a line, and its logits as an array of NumPy.
+// Files that tools read: the ids of an answer, one per line, and its logits as a NumPy array.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace kuiper {
 
-// kInternal when the file cannot be written.
+// Returns kInternal if the file cannot be written.
 Status WriteTokens(const std::string& path, const std::vector<int32_t>& tokens);
-// `completion` has logits [tokens, vocab].
+// `completion` must have logits [tokens, vocab].
 Status WriteLogits(const std::string& path, const Completion& completion, int vocab);
 
 }  // namespace kuiper

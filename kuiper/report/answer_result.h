@@ -1,4 +1,4 @@
-// One answer and what is to be said of it: the source of its JSON and of its statistics.
+// One answer with its facts: the source of its JSON and of its statistics.
 #pragma once
 
 #include <cstdint>
@@ -14,45 +14,47 @@ namespace kuiper {
 // An image or video of a prompt.
 struct PictureFacts {
   explicit PictureFacts(const VisionInput& input);
-  // "image 0", "video 1": by its place among all.
+  // Returns "image 0", "video 1": the number is its index among all images and videos.
   std::string Title(size_t place) const;
-  // "cat.jpg, 1024x768 -> 1024x768, 768 tokens"
+  // Returns "cat.jpg, 1024x768 -> 1024x768, 768 tokens".
   std::string Describe() const;
 
   std::string source;
   int width = 0, height = 0;                // pixels before scaling
-  int scaled_width = 0, scaled_height = 0;  // and behind it
-  int num_frames = 0;                       // of a video that it is shown at; 0: an image
+  int scaled_width = 0, scaled_height = 0;  // pixels after scaling
+  int num_frames = 0;                       // sampled frames of a video; 0: an image
   int64_t patches = 0, tokens = 0;
 };
 
-// Everything the outputs say about one answer.
+// Everything that the outputs report about one answer.
 struct AnswerResult {
   Status status;  // why there is no answer, or why it ended early (KV cache full)
   Completion completion;
-  std::vector<Completion> more;  // the answers after the first
-  bool is_beam_search = false;   // the answers have scores, and the first is the one to show
+  std::vector<Completion> more;  // further answers after the first
+  bool is_beam_search = false;   // the answers have scores; the first one is shown
   std::string model;
   double load_ms = 0;
   size_t weight_bytes_per_token = 0;
-  int64_t request = 0;  // the engine's number
-  // Absent: nothing ran.
+  int64_t request = 0;  // request id of the engine
+  // Absent if nothing ran.
   std::optional<KvStats> kv;
   std::optional<RunFacts> ran;
-  std::vector<PictureFacts> pictures;  // of the whole prompt
-  double picture_ms = 0;               // reading and scaling those that are not from turns before
-  int64_t pictures_encoded = 0;        // by the vision tower: those whose rows were not kept
+  std::vector<PictureFacts> pictures;  // all images and videos of the prompt
+  // Time to read and scale the images and videos that earlier turns did not read.
+  double picture_ms = 0;
+  int64_t pictures_encoded = 0;  // encoded by the vision encoder: those not found in the cache
   double encode_ms = 0;
   int dropped_turns = 0;
   int dropped_tokens = 0;
 
-  // Whether there is an answer to show; a full KV cache may still have produced one.
+  // True if there is an answer to show; also if generation ended early because the KV cache was
+  // full.
   bool ok() const;
-  // One of the answers was ended from outside.
+  // True if one of the answers was stopped from outside.
   bool is_interrupted() const;
 
   double prefill_tps() const;
-  // Steps per second: the first token is the prefill's.
+  // Steps per second; the first token belongs to the prefill.
   double decode_tps() const;
   double decode_gbps() const;  // weights read per second
 };

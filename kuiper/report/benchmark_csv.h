@@ -7,7 +7,7 @@
 
 namespace kuiper {
 
-// Lines with their newline.
+// Both return a line with its newline.
 std::string BenchmarkCsvHeader();
 std::string BenchmarkCsvRow(const AnswerResult& result);
 

@@ -29,7 +29,7 @@ std::string CacheText(const KvStats& kv) {
 
 namespace {
 
-// Blocks in a row, of which the same becomes, are one line.
+// Consecutive blocks in the same state become one line.
 std::vector<std::string> RunLines(const KvStats& kv, const BlockTable& table, const PageMap& map) {
   const auto end_of = [&](int32_t page) {
     return map.is_cached(page)          ? ", kept by the prefix cache"

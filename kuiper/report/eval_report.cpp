@@ -15,7 +15,7 @@ double TokensPerSecond(const EvaluatedEngine& sums) {
   return PerSecond(static_cast<double>(sums.score.count), 1000 * sums.seconds);
 }
 
-// One token has no spread.
+// A single token has no standard error.
 std::string ErrorText(const TextScore& score) {
   return score.count > 1 ? Format("%9.4f", score.perplexity_error()) : "        -";
 }

@@ -1,4 +1,4 @@
-// How well ways of running a model predict a text: a table for people, an object for programs.
+// How well model configurations predict a text: a table for users, a JSON object for programs.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace kuiper {
 
-// A way of running a model, and how well it predicted the text.
+// A configuration of a model, and how well it predicted the text.
 struct EvalRow {
   std::string model;  // its name
-  std::string flags;  // in which it differs from the first row; "" in that one
+  std::string flags;  // flags that differ from those of the first row; "" for that row
   EvaluatedEngine sums;
   RunFacts ran;
 
@@ -23,16 +23,16 @@ struct EvalRow {
 
 struct EvalResult {
   std::string text_file = {};
-  int64_t num_tokens = 0;  // of the text
+  int64_t num_tokens = 0;  // length of the text
   int window = 0, stride = 0;
   bool interrupted = false;
   std::vector<EvalRow> rows = {};  // the first one is the reference
   Status error = {};
 };
 
-// Lines of at most 80 characters, but for the names of files and the flags as they were given.
+// Returns lines of at most 80 characters, except for file names and flags as they were given.
 std::string EvalTable(const EvalResult& result);
-// One line without its newline; numbers that there are none of are null.
+// Returns one line without its newline; missing numbers are null.
 std::string EvalJson(const EvalResult& result, Speller spell);
 
 }  // namespace kuiper

@@ -1,6 +1,5 @@
-// Who watches a paged KV cache in a run: a file of its events, a file of the block tables of
-// answers, lines for people, and a map of its pages. What happens to pages is the engine's business
-// (kuiper/kv/kv_event.h).
+// Outputs that follow a paged KV cache during a run: files of its events and of the block tables of
+// answers, lines for users, and a map of its pages. kuiper/kv/kv_event.h defines the events.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +15,29 @@ namespace kuiper {
 
 struct KvWatchSettings {
   std::string trace_file, tables_file;                   // "": none
-  std::function<void(const std::string& line)> on_line;  // empty: nobody reads lines
+  std::function<void(const std::string& line)> on_line;  // empty: no lines are written
   bool wants_map = false;
 };
 
 class KvWatch {
  public:
-  // Opens the files; status() says which one cannot be written.
+  // Opens the files; status() reports one that cannot be written.
   explicit KvWatch(KvWatchSettings settings);
 
-  // Empty where nobody watches.
+  // Returns an empty observer if there is no output.
   KvObserver observer();
-  // Before the first request.
+  // Call before the first request.
   void Begin(const KvStats& kv);
-  // Writes the line that may still grow.
+  // Writes the pending line, which might otherwise grow.
   void Flush() { lines_.Flush(); }
-  // Where the keys and values of an answer lay at its end; nothing for one without tokens. `name`:
-  // of the request in its file.
+  // Writes where the keys and values of an answer were at its end; nothing for an answer without
+  // tokens. `name`: name of the request in its file.
   void WriteTable(int64_t request, int sample, const Completion& completion,
                   const std::optional<std::string>& name = {});
-  // At the end of the run, when the engine is gone.
+  // Call at the end of the run, after the engine is destroyed.
   Status Close();
   Status status() const { return trace_.status().ok() ? tables_.status() : trace_.status(); }
-  const std::optional<PageMap>& map() const { return map_; }  // of a paged cache, if it is wanted
+  const std::optional<PageMap>& map() const { return map_; }  // map of a paged cache, if requested
 
  private:
   void Watch(const KvEvent& event);

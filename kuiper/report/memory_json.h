@@ -1,4 +1,4 @@
-// The JSON object of a memory plan: what a model would take, for each type of keys and values.
+// The JSON object of a memory plan: the memory that a model needs, for each KV format.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace kuiper {
 
-// One line without its newline. `pictures`: of the prompt, which are in the plan. `spell`: how
-// parameters are named in the error of a plan that does not fit.
+// Returns one line without its newline. `pictures`: images and videos of the prompt, which the plan
+// includes. `spell`: how to write parameter names in the error of a plan that does not fit.
 std::string MemoryJson(const MemoryTable& table, const std::string& model,
                        const std::vector<PictureFacts>& pictures, Speller spell);
 

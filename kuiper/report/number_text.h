@@ -1,4 +1,4 @@
-// Numbers as people read them: sizes, speeds, how far something is.
+// Formats numbers for users: sizes, speeds, progress.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ constexpr double kMegabyte = 1 << 20;
 // "1.50 GB", "512 MB", "12 KB".
 std::string HumanBytes(size_t count);
 
-// "######..................", of 24 characters; total above 0.
+// Returns "######..................", 24 characters; total must be above 0.
 std::string ProgressBar(int64_t done, int64_t total);
 // ", 1:05 left"
 std::string TimeLeftText(double seconds);
 
-// 0 in no time.
+// Returns 0 if milliseconds is 0.
 double PerSecond(double count, double milliseconds);
 
 // snprintf for lines of up to 500 bytes.

@@ -27,7 +27,7 @@ Json UsageJson(const AnswerResult& result) {
   return usage;
 }
 
-// Three decimals: nobody measures more.
+// Three decimals; measurements are not more precise.
 double Rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
@@ -83,7 +83,7 @@ Json LogprobsJson(const Completion& c, const Tokenizer* tokenizer) {
   return list;
 }
 
-// One element of `choices`: what differs between the answers to a prompt.
+// Returns one element of `choices`: the fields that differ between the answers to a prompt.
 Json ChoiceJson(const AnswerResult& result, int index, const Tokenizer* tokenizer) {
   const Completion& c = index == 0 ? result.completion : result.more.at(index - 1);
   Json choice = {

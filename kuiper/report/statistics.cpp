@@ -42,7 +42,7 @@ std::vector<std::string> KvCacheLines(const Engine& engine) {
                  reserved.c_str(), where)};
 }
 
-// The last token was not fed to the model.
+// The last token was not run through the model.
 int TokensInCache(const Completion& c) {
   return c.prompt_tokens + static_cast<int>(c.tokens.size()) - 1 - c.dropped_tokens;
 }

@@ -1,5 +1,5 @@
-// Lines that scripts look for (docs/command_line.md): the KV cache at start-up and the statistics
-// of an answer and of a chat.
+// Lines that scripts search for (docs/command_line.md): the KV cache at start-up, and the
+// statistics of an answer and of a chat.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace kuiper {
 // "Paged Attention: enabled", "PagedKVCache: ...".
 std::vector<std::string> KvCacheLines(const Engine& engine);
 
-// Tokens of an answer and its prompt that have keys and values at its end.
+// Returns the number of tokens of an answer and its prompt that have keys and values at its end.
 int TokensInCache(const Completion& completion);
 
 // The last line of the statistics: length, finish reason and hash of the ids of one answer.
 std::string OutputLine(const AnswerResult& result);
 
-// Speeds and lengths of one answer for people, in less than a row of a terminal; where some of the
-// prompt was reused, also how much.
+// Speed and length of one answer for users, shorter than a terminal row. If part of the prompt was
+// reused, also says how much.
 std::string ShortStatistics(const AnswerResult& result);
 
 // The statistics block, or its one-line form for streamed answers.
 std::vector<std::string> StatisticsLines(const AnswerResult& result, bool compact,
                                          bool prefix_cache);
 
-// Of all answers of a chat.
+// Totals of all answers of a chat.
 struct ChatTotals {
   int turns = 0;
   int64_t prompt_tokens = 0;

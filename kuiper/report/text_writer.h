@@ -15,14 +15,15 @@ struct TextStyle {
   OutputFormat format = OutputFormat::kText;
   bool stream = false;
   bool show_thinking = false;
-  bool indexed = false;  // JSON pieces say of which sample they are
-  // Streamed reasoning is in half intensity, for eyes, instead of within tags.
+  bool indexed = false;  // JSON pieces include the index of their sample
+  // Prints streamed reasoning dimmed instead of within tags.
   bool dim_thinking = false;
 };
 
-// What people see of an answer: "<think> reasoning\n</think>\n\nanswer". The newline after the tag
-// is a space, so that the first line says something. The reasoning appears when it is asked for,
-// and when there is no answer: generation ended inside the block or right behind it.
+// Returns the text of an answer for users: "<think> reasoning\n</think>\n\nanswer". A space
+// replaces the newline after the tag, so that the first line has content. The reasoning is included
+// if requested, and if there is no answer because generation ended inside the block or right after
+// it.
 std::string VisibleText(const Completion& completion, bool show_thinking);
 
 class TextWriter {
@@ -32,7 +33,8 @@ class TextWriter {
   TextWriter(TextStyle style, Out out) : style_(style), out_(std::move(out)) {}
 
   void OnEvent(const TokenEvent& event);
-  // The rest of a text answer; whole JSON objects are the caller's business. Once per sample.
+  // Writes the remainder of a text answer; the caller writes whole JSON objects. Call once per
+  // sample.
   void Finish(const Completion& completion);
 
  private:

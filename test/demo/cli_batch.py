@@ -357,7 +357,7 @@ class Batch(CliTest):
             result, _ = self.batch(requests, "--max-num-seqs", "2")
             with open(output, "rb") as f:
                 self.assertEqual(f.read(), whole, f"cut at {cut}")
-            self.assertEqual(f"has {whole[:cut].count(10)} answers already" in result.err,
+            self.assertEqual(f"already has {whole[:cut].count(10)} answers" in result.err,
                              cut >= ends[0])
 
     def test_kill_after_the_nth_line(self):

@@ -165,7 +165,7 @@ class Refusals(EvalTest):
         self.ok("eval", *args, "--against", "--paged-attention", name="kuiper")
 
     def test_texts(self):
-        for content, message in ((b"", "is empty"), (b"\xff\xfe", "not valid UTF-8"), (b"a", "only 1 token"),
+        for content, message in ((b"", "is empty"), (b"\xff\xfe", "not valid UTF-8"), (b"a", "too few tokens (1)"),
                                  (b"\xef\xbb\xbf", "is empty")):
             self.refuses(5, self.qwen3, "--text", self.text(content), message=message)
         self.refuses(5, self.qwen3, "--text", "/nonexistent/x", message="cannot open text file")

@@ -293,7 +293,7 @@ class Chats(ImageTest):
                       % (self.red, self.blue))
         self.assertNotIn("image 0: " + self.red, r.err)
         self.assertIn("image 0: " + self.blue, r.err)
-        self.assertIn("nothing goes with the next message any longer", r.err)
+        self.assertIn("removed the attachments of the next message", r.err)
         self.assertIn("took back the last turn, 0 left", r.err)
         r = self.chat("One\n/undo\n", "--image", self.red, "--file", self.path("t", "Look"))
         self.assertIn("took back the last turn, 1 left", r.err)

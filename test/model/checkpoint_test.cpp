@@ -1,5 +1,5 @@
-// Checkpoints that say a thing twice: which of two keys and which of two tensors counts. The cases
-// of ../shared/data/outside hold logits of transformers 5.24.
+// Checkpoints with redundant entries: which of two keys and which of two tensors takes precedence.
+// The cases of ../shared/data/outside hold logits of transformers 5.24.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ Json TinyConfig() {
     "tie_word_embeddings": true})");
 }
 
-// A directory with a table of 16 numbers for each name; the others that a network needs are
+// Writes a directory with a table of 16 numbers for each name; the other tensors of a network are
 // missing.
 void WriteTables(const TempDir& dir, const Json& config,
                  const std::vector<std::pair<std::string, std::vector<float>>>& tables) {
@@ -118,7 +118,7 @@ TEST(Tied, OneTableMayHaveEitherName) {
   }
 }
 
-// transformers 4 goes by the inner flag and 5 by the outer one.
+// transformers 4 reads the inner flag and 5 the outer one.
 TEST(Tied, WithoutAHeadEitherFlagOfAModelThatSeesSaysSo) {
   const Json vision = Json::parse(ReadFile(Source("test/data/vision/tiny/config.json")));
   for (const auto& [outer, inner] : {std::pair(true, false), {false, true}, {true, true}}) {
@@ -148,8 +148,8 @@ TEST(Index, MayNameWhatNoNetworkNeeds) {
                 ": tensor \"model.norm.weight\" is not in a.safetensors, where the index has it");
 }
 
-// The theta and the type that a patch of a config.json of Qwen3 gives; a message when it is
-// refused. Confirmed with transformers 5.24.0 and 4.57.6 (Qwen3Config.from_dict).
+// Returns the theta and the type that result from a patch of Qwen3's config.json, or the error
+// message. Confirmed with transformers 5.24.0 and 4.57.6 (Qwen3Config.from_dict).
 std::string Rope(const char* patch, std::string* log = nullptr) {
   Json json = TinyConfig();
   json["head_dim"] = 16;
@@ -189,7 +189,7 @@ TEST(RopeKeys, AScalingThatIsNotEmptyCounts) {
 
 TEST(RopeKeys, ThetaIsThatOfTheObjectThatCounts) {
   std::string log;
-  // What both versions of transformers compute, whatever was meant.
+  // Both versions of transformers compute this, whatever the author intended.
   EXPECT_EQ(Rope(R"({"rope_parameters": {"rope_theta": 1e6},
                      "rope_scaling": {"rope_type": "yarn", "factor": 4}})",
                  &log),

@@ -21,7 +21,7 @@ struct Row {
   ModelFamily family;
   int hidden, layers, heads, kv_heads, head_dim, intermediate, vocab;
   bool tied;
-  int64_t parameters;  // published or summed from the shapes by hand; 0: not known
+  int64_t parameters;  // published or computed from the shapes by hand; 0: unknown
 };
 
 // The size table of the models' own documentation.
@@ -275,11 +275,11 @@ TEST(Config, ReadsLongRopeInBothForms) {
   const Json factors = {1, 1, 1, 1, 1, 1, 1, 1};
   json["rope_scaling"] = {
       {"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};
-  json["original_max_position_embeddings"] = 64;  // as Phi 3 has it
+  json["original_max_position_embeddings"] = 64;  // as in Phi 3
   const auto beside = ParseModelConfig(json.dump());
   ASSERT_TRUE(beside.ok()) << beside.status().message();
   json.erase("original_max_position_embeddings");
-  json["rope_scaling"]["original_max_position_embeddings"] = 64;  // as transformers 5 has it
+  json["rope_scaling"]["original_max_position_embeddings"] = 64;  // as in transformers 5
   const auto inside = ParseModelConfig(json.dump());
   ASSERT_TRUE(inside.ok()) << inside.status().message();
   for (const auto* config : {&beside, &inside}) {

@@ -1,5 +1,5 @@
-// Runs a decoder on one sequence over a KV cache, without the engine: tokens in, logits of every
-// position out. Pages are handed out in a shuffled order, so that a mix-up of pages cannot hide.
+// Runs a decoder on one sequence with a KV cache, without the engine: tokens in, logits of every
+// position out. Pages are assigned in a shuffled order, so that mixed-up pages are detected.
 #pragma once
 
 #include <memory>

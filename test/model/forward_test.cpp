@@ -1,5 +1,5 @@
-// The decoder against logits computed by Hugging Face transformers and against greedy runs of
-// really trained models computed by another implementation.
+// Compares the decoder with logits computed by Hugging Face transformers, and with greedy runs of
+// trained models by another implementation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,9 +49,9 @@ struct GoldenCase {
   const char* name;
   // Largest difference and root mean square of all differences, on logits with a standard deviation
   // of 2.6. FP32 and FP16: the activations are FP32, so only the order of summation differs. BF16:
-  // the input of each of the nine linear layers in a row may be rounded to BF16, by up to 2^-9 of
-  // its value; independent errors give 3 * 2^-9 * 2.6 = 0.015, and the largest of 6000 values is
-  // some four to eight times that.
+  // the input of each of nine consecutive linear layers may be rounded to BF16, by up to 2^-9 of
+  // its value. Independent errors give 3 * 2^-9 * 2.6 = 0.015. The largest of 6000 values is about
+  // four to eight times that.
   double max_error = 1e-4;
   double rms_error = 2e-5;
 };
@@ -60,8 +60,8 @@ void PrintTo(const GoldenCase& golden, std::ostream* out) {
   *out << golden.name;
 }
 
-// Codes in models of FP16, whose activations become integers of 16 bits: they are rounded by up to
-// 2^-15 of the largest of a group. Seen: 0.0034 and 0.00042.
+// Integer weights in FP16 models, whose activations become INT16: they are rounded by up to 2^-15
+// of the largest value of a group. Measured: 0.0034 and 0.00042.
 constexpr double kIntegersMax = 0.006, kIntegersRms = 0.0008;
 
 constexpr GoldenCase kGoldens[] = {
@@ -115,7 +115,7 @@ class Golden : public ::testing::TestWithParam<GoldenCase> {
   }
 };
 
-// Largest difference, with the place where it is, and the root mean square.
+// The largest difference, its index, and the root mean square.
 struct Worst {
   double difference = 0;
   size_t index = 0;
@@ -140,7 +140,7 @@ TEST_P(Golden, LogitsMatchHuggingFace) {
   const test::NpyMatrix expected = test::ReadNpy(dir() + "/logits.npy");
   ASSERT_EQ(expected.rows, static_cast<int64_t>(ids.size()));
   const auto check = [&](const char* what, LoadOptions options, const GoldenCase& bound) {
-    // Hugging Face's tables of dynamic RoPE and LongRoPE are those of the input's length.
+    // Hugging Face computes the tables of dynamic RoPE and LongRoPE for the length of the input.
     options.max_context = static_cast<int>(ids.size());
     const auto model = Load(dir(), *ops, options);
     ASSERT_NE(model, nullptr);
@@ -155,7 +155,7 @@ TEST_P(Golden, LogitsMatchHuggingFace) {
     RecordProperty(std::string(what) + "_rms", std::to_string(worst.rms));
   };
   check("stored", {}, GetParam());
-  // With the stored weights widened to FP32 it is the reference's own computation.
+  // With the stored weights converted to FP32, this is the reference's own computation.
   LoadOptions widened;
   widened.weights.dtype = DType::kF32;
   check("widened", widened, GoldenCase{GetParam().name});
@@ -194,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(Forward, Golden, ::testing::ValuesIn(kGoldens), [](cons
   return name;
 });
 
-// Windows of a layer around pages of 16 and of one token, with the input in chunks: the same bits,
-// and what a window hides is hidden.
+// Sliding windows with pages of 16 tokens and of one, and the input in chunks: the bits are the
+// same, and tokens outside the window have no effect.
 TEST(SlidingLayers, PagesAndChunksDoNotChangeABit) {
   const TempDir dir;
   const std::string golden = Source("test/data/goldens/qwen3-gqa2-d16-sliding-f32");
@@ -316,7 +316,7 @@ TEST(Load, RefusesWhatDoesNotFitTheConfig) {
   const std::string golden = Source("test/data/goldens/qwen2-gqa1-d64-f32");
   std::filesystem::copy(golden + "/model.safetensors", dir / "model.safetensors");
   Json original = Json::parse(ReadFile(golden + "/config.json"));
-  original.erase("layer_types");  // as in older files, whose number of layers stands alone
+  original.erase("layer_types");  // as in older files, which give only the number of layers
   const auto message = [&](const char* key, const Json& value) {
     Json json = original;
     json[key] = value;
@@ -370,8 +370,8 @@ TEST(Probe, SeesTheFirstLayerThatGoesWrong) {
   EXPECT_EQ(finite, (std::vector<bool>{true, false}));
 }
 
-// Feeds each greedy choice back; the reference's choice is compared wherever its lead over the
-// second token is larger than the rounding error of another implementation.
+// Feeds each greedy choice back. Compares the reference's choice wherever its lead over the second
+// token exceeds the rounding error of another implementation.
 void CheckGreedy(const Model& model, Ops& ops, const Json& prompt, const Json& steps, bool paged) {
   constexpr double kMargin = 1e-3;
   const int total = static_cast<int>(prompt.size() + steps.size());

@@ -1,4 +1,4 @@
-// Layers of integer codes: activations rounded to integers of 8 bits, and weights that are copied.
+// Layers with integer weights: activations rounded to INT8, and weights that are copied.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,8 +47,8 @@ double RmsOf(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(squares / static_cast<double>(a.size()));
 }
 
-// Activations of a deviation s are rounded by steps of some 3 s / 127 in each group, with errors of
-// 0.7 %, which layers pass on: a few percent of the logits.
+// Activations with standard deviation s are rounded in steps of about 3 s / 127 in each group. The
+// error is 0.7 % and propagates through the layers to a few percent of the logits.
 TEST(Int8Activations, ChangeLogitsByTheirRounding) {
   for (const char* name : {"quantized/qwen3-awq", "quantized/qwen3-gptq8-row",
                            "quantized/qwen2-ct-w4-asym", "quantized/qwen2-ct-w8-row"}) {
@@ -60,7 +60,7 @@ TEST(Int8Activations, ChangeLogitsByTheirRounding) {
   }
 }
 
-// Threads, and whether weights stay in the file.
+// Number of threads, and whether weights stay in the file.
 constexpr std::pair<int, MappedWeights> kLoads[] = {{1, MappedWeights::kRead},
                                                     {3, MappedWeights::kRead},
                                                     {1, MappedWeights::kCopy},

@@ -1,4 +1,4 @@
-// A head that is quantised while it is loaded, and quantised weights that are made up.
+// An LM head that is quantised while it is loaded, and random quantised weights.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::vector<float> LogitsOf(const std::string& path, const WeightOptions& weight
       .Append(std::vector<int32_t>{5, 1, 60, 7, 7, 31, 2, 90});
 }
 
-// Tied and not, beside dense layers and packed ones, of each float type.
+// Tied and untied, with dense and with packed layers, of each float type.
 TEST(Int8Head, HoldsTheTableInCodes) {
   for (const char* name : {"goldens/qwen2-gqa1-d64-f32", "goldens/qwen3-gqa2-d128-bf16",
                            "quantized/qwen3-awq", "quantized/qwen3-fp8"}) {
@@ -66,7 +66,7 @@ TEST(Int8Head, HoldsTheTableInCodes) {
       const float scale = FloatAt(scales, row * scales.shape[1] + group);
       ASSERT_NEAR(values[static_cast<size_t>(i)], FloatAt(original, i), 0.5001f * scale) << name;
     }
-    // The table stays, as it was.
+    // The table is unchanged.
     EXPECT_TRUE(Download(*loaded.ops, loaded.model->decoder().weights().embed) ==
                 Download(*dense.ops, dense.model->decoder().weights().embed));
   }
@@ -80,8 +80,8 @@ TEST(Int8Head, ChangesLogitsByItsRounding) {
     ASSERT_EQ(got.size(), expected.size());
     double squares = 0;
     for (size_t i = 0; i < got.size(); ++i) squares += std::pow(got[i] - expected[i], 2);
-    // Weights of a deviation w are rounded by steps of about 3 w / 127, so with errors of
-    // 3 w / (127 * sqrt(12)): 0.7 % of the logits, whose deviation is 2.6.
+    // Weights with standard deviation w are rounded in steps of about 3 w / 127. The errors of 3 w
+    // / (127 * sqrt(12)) are 0.7 % of the logits, whose standard deviation is 2.6.
     const double rms = std::sqrt(squares / static_cast<double>(got.size()));
     EXPECT_LE(rms, 2 * 0.007 * 2.6) << name;
     EXPECT_GT(rms, 0) << name;

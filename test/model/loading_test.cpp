@@ -1,5 +1,5 @@
-// What loading leaves in host memory: weights that go elsewhere (to a device, or converted) pass
-// through in pieces, and the pages they were read from are given back.
+// Host memory after loading: weights that are uploaded or converted pass through in pieces, and the
+// pages they were read from are released.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kHidden = 512, kIntermediate = 2048, kVocab = 8192, kLayers = 4;
 
-// A model of 76 MB whose weights are a hole in the file.
+// A model of 76 MB whose weights are a hole in the sparse file.
 class SparseModel {
  public:
   SparseModel() {
@@ -87,7 +87,7 @@ class SparseModel {
   int64_t data_bytes_ = 0, data_begin_ = 0;
 };
 
-// Pages of files in this process, in bytes; -1 where the system does not say.
+// Returns the file-mapped memory of this process in bytes; -1 if the system does not report it.
 int64_t FileRss() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -98,7 +98,7 @@ int64_t FileRss() {
 
 using Range = std::pair<const char*, const char*>;
 
-// Remembers which tensors were asked for and which bytes are not needed any more.
+// Records which tensors were requested and which bytes were released.
 class RecordingSource : public WeightSource {
  public:
   explicit RecordingSource(std::unique_ptr<WeightSource> files) : files_(std::move(files)) {}
@@ -118,7 +118,8 @@ class RecordingSource : public WeightSource {
   }
   int64_t file_bytes() const override { return files_->file_bytes(); }
 
-  // In the order of addresses; neighbours joined, so that a gap or a byte dropped twice shows.
+  // Returns the released ranges by address. Neighbours are joined, so that a gap or a byte released
+  // twice is detected.
   std::vector<Range> dropped() const { return Joined(dropped_); }
   std::vector<Range> tensors(bool vectors_too) const {
     std::vector<Range> ranges;
@@ -200,7 +201,7 @@ TEST(LoadingTest, GivesEveryCopiedByteBackOnce) {
     options.mapped = c.mapped;
     const auto loaded = LoadModel(std::move(opened), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    // What is not converted stays in the file where kernels can read it there.
+    // Unconverted tensors stay in the file if kernels can read them there.
     const bool copies_vectors =
         c.device.type != DeviceType::kCPU || c.mapped == MappedWeights::kCopy;
     EXPECT_GT(source.dropped().size(), 0u);
@@ -244,8 +245,8 @@ TEST(LoadingTest, WhatStaysInTheFileIsMappedWhenItIsLoaded) {
   EXPECT_GT(FileRss() - before, bytes - (int64_t{1} << 20));
 }
 
-// Pieces are divided among threads, in parts that are not equal.
-// All rows of the embedding, as they are looked up.
+// Pieces are divided among threads in unequal parts. Returns all rows of the embedding by looking
+// them up.
 std::vector<float> Embeddings(Ops& ops, const DecoderWeights& weights) {
   std::vector<float> rows(kVocab * kHidden);
   std::vector<TokenRef> ids;

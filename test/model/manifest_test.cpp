@@ -1,4 +1,4 @@
-// What the lists of weights promise to those who derive something from them.
+// Properties of the lists of weights that their users depend on.
 #include "kuiper/model/manifest.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Manifest, TheEmbeddingComesFirstAndMayBeTheHead) {
   EXPECT_TRUE(untied.alias.empty());
 }
 
-// What a rank of `ranks` holds, as tensor parallelism cuts the roles.
+// Returns the values that a rank of `ranks` holds, with the roles split as in tensor parallelism.
 int64_t ValuesOfRank(const Weight& w, int ranks) {
   if (w.role == WeightRole::kNorm || (w.role == WeightRole::kRow && !w.is_matrix())) {
     return w.num_values();
@@ -95,7 +95,7 @@ TEST(Manifest, RolesSayHowAModelIsCut) {
   EXPECT_EQ(vectors,
             (std::map<WeightRole, int>{
                 {WeightRole::kNorm, 9}, {WeightRole::kColumn, 10}, {WeightRole::kRow, 4}}));
-  // Norms of the stream and of heads, and biases behind a sum over ranks.
+  // Norms of the stream and of heads, and biases that are added after a sum over ranks.
   EXPECT_EQ(whole, 5 * 32 + 4 * 16 + 4 * 32);
   EXPECT_EQ(cut + whole, test::ParameterCount(Config(false, true)));
 }

@@ -1,5 +1,6 @@
-// The readers on tensors that are written here, code by code, as the formats' authors describe
-// them: every pair of code and zero, sizes around those of words, and pieces of any size.
+// Tests the readers on tensors that are written here, code by code, as the formats' authors
+// describe them. Covers every pair of code and zero point, sizes around those of words, and pieces
+// of any size.
 #include "kuiper/model/quantized/packed_matrix.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ namespace {
 using Packing = QuantizationConfig::Packing;
 using Kind = WeightFormat::Kind;
 
-// A matrix by its numbers.
+// A matrix given by its numbers.
 struct Numbers {
   int out, in, bits, group;
   std::vector<int> codes, zeros;  // [out, in], [out, groups]
@@ -74,7 +75,7 @@ class Tensors {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// What a tensor becomes when it is read in pieces of some units.
+// Returns the result of reading a tensor in pieces of some units.
 std::vector<char> Unpacked(const PackedTensor& t, int64_t units_of_a_piece) {
   const std::string_view bytes = t.stored.bytes;
   if (t.becomes.rank == 0) return {};
@@ -168,7 +169,7 @@ uint32_t WordOf(int bits, const std::function<int(int)>& code) {
   return word;
 }
 
-// Zeros are stored less one in the first version, 0 as the largest code.
+// Version 1 stores zero points minus one, so that 0 is stored as the largest code.
 TEST(PackedMatrix, GptqOfBothVersionsAndSizes) {
   for (const int bits : {4, 8}) {
     const int per_word = 32 / bits;

@@ -1,4 +1,4 @@
-// What quantization_config may say, and how everything else is refused.
+// Supported contents of quantization_config, and the errors for all others.
 #include "kuiper/model/quantized/quantization_config.h"
 
 #include <gtest/gtest.h>

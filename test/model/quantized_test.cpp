@@ -1,5 +1,5 @@
 // Quantised checkpoints that the formats' own packages packed (tools/make_quantized_goldens.py):
-// what the loader makes of them, compared by value with what was packed.
+// compares the loaded values with the packed ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -135,7 +135,7 @@ TEST_P(QuantizedGolden, IsCountedAsItIsPlanned) {
       packed += matrix.zeros.empty() ? 0 : matrix.zeros.bytes();
       values += matrix.rows() * matrix.values.shape[1] * 8 / matrix.format.code_bits();
     }
-    // A scale of 16 bits and a zero of 8 for 32 weights.
+    // For 32 weights there is a scale of 16 bits and a zero point of 8.
     const double bits = 8.0 * static_cast<double>(packed) / static_cast<double>(values);
     EXPECT_LE(bits, GetParam().find('8') == std::string::npos ? 4.75 : 8.5);
   }
@@ -208,7 +208,7 @@ class Changed {
     change(json);
     WriteFile(path() + "/config.json", json.dump());
   }
-  // Changes the header, whose length stays: names and shapes must keep theirs.
+  // Changes the header, whose length must stay: names and shapes must keep their lengths.
   void Header(const std::string& from, const std::string& to) {
     std::string bytes = ReadFile(file());
     const size_t at = bytes.find(from);
@@ -238,7 +238,7 @@ void ExpectRefused(const Changed& model, const std::string& message) {
 TEST(Quantized, RefusesTensorsThatContradictTheConfiguration) {
   const struct {
     const char* golden;
-    Json change;  // of quantization_config
+    Json change;  // change of quantization_config
     const char* message;
   } cases[] = {
       {"qwen3-awq",
@@ -319,7 +319,7 @@ TEST(Quantized, RefusesTensorsThatLie) {
 TEST(Quantized, RefusesPartsThatAreQuantisedInDifferentWays) {
   Changed model("qwen2-awq-excluded");
   const std::string prefix = "model.layers.1.mlp.up_proj.";
-  // The dense up_proj of the second layer and the packed one of the first change places.
+  // Swaps the dense up_proj of the second layer and the packed one of the first.
   std::string bytes = ReadFile(model.file());
   size_t changed = 0;
   for (size_t at = 0; (at = bytes.find(".mlp.up_proj.", at)) != std::string::npos; ++at) {

@@ -32,9 +32,9 @@ inline float E4M3(unsigned code) {
   return static_cast<float>((code & 0x80) != 0 ? -magnitude : magnitude);
 }
 
-// A matrix in host memory as files have it, whatever CpuLinear::Prepack has made of it: panels of
-// as many rows as the kernels have columns, in which words of four bytes, scales and zeros of the
-// rows lie side by side.
+// A matrix in host memory in the layout of files, even if CpuLinear::Prepack has rearranged it into
+// panels. A panel has as many rows as the kernels have columns, with their words of four bytes,
+// scales and zero points interleaved.
 class InRows {
  public:
   explicit InRows(const WeightMatrix& m) : matrix_(m) {

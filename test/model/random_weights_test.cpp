@@ -1,4 +1,4 @@
-// Weights without files: what the loader makes of them on every device.
+// Random weights without files: the loader's result on every device.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -16,16 +16,16 @@
 namespace kuiper::test {
 namespace {
 
-// The rows of a dense matrix that CpuLinear::Prepack has made panels of: [32 rows, 16 with AVX2]
-// [fold block][lane, four bits reversed][step][row in the panel] words of four bytes. These are an
-// element of FP32 or a pair of BF16. In FP16 eight rows have elements of one step, then of the
+// Returns the rows of a dense matrix from the panels made by CpuLinear::Prepack: [32 rows, 16 with
+// AVX2] [K block][lane, four bits reversed][step][row in the panel] words of four bytes. A word is
+// an FP32 element or a pair of BF16. In FP16, eight rows have the elements of one step, then of the
 // next.
 std::vector<char> RowsOf(const std::vector<char>& panels, DType dtype, int64_t in) {
   constexpr int64_t kLanes = 16, kWord = 4;
   const int64_t panel_rows = cpu::CpuLinear::KernelName() == "AVX2" ? 16 : 32;
   const bool is_half = dtype == DType::kF16;
   const int64_t fold_bytes = is_half ? 4096 : 8192, piece = is_half ? 2 : kWord;
-  const int64_t together = is_half ? 8 : panel_rows;  // rows
+  const int64_t together = is_half ? 8 : panel_rows;  // rows stored together
   const int64_t row_bytes = static_cast<int64_t>(DTypeBytes(dtype)) * in;
   std::vector<char> rows(panels.size());
   const char* from = panels.data();
@@ -53,7 +53,7 @@ std::vector<char> RowsOf(const std::vector<char>& panels, DType dtype, int64_t i
   return rows;
 }
 
-// All weights of the bench's tiny shapes, in the order of their use.
+// Returns all weights of the bench's tiny shapes, in the order of their use.
 std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   auto ops = MakeOps(device, {.num_threads = 2});
   KU_CHECK(ops.ok(), ops.status().message());

@@ -34,7 +34,7 @@ RopeConfig Plain(double theta) {
 
 struct RelativeError {
   double worst = 0;
-  int num_different = 0;  // of `count`, in bits
+  int num_different = 0;  // out of `count`, not bit-identical
   int count = 0;
 
   void Add(float got, float expected) {
@@ -45,8 +45,8 @@ struct RelativeError {
   }
 };
 
-// torch's FP32 powers are off by up to one unit in the last place (6e-8 to 1.2e-7 of the value),
-// those here are rounded once; a quotient and YaRN's and Llama 3's mixtures round twice more.
+// torch's FP32 powers are off by up to one unit in the last place (6e-8 to 1.2e-7 of the value);
+// those here are rounded once. A quotient, and the mixtures of YaRN and Llama 3, round twice more.
 TEST(Rope, FrequenciesEqualHuggingFaces) {
   const Json goldens = Json::parse(test::ReadFile(test::Source("test/data/rope.json")));
   ASSERT_GT(goldens["cases"].size(), 25u);
@@ -73,7 +73,7 @@ TEST(Rope, FrequenciesEqualHuggingFaces) {
   RecordProperty("worst", std::to_string(all.worst * 1e9) + "e-9");
 }
 
-// Up to 255 radians of an angle that is off by 3e-7 of its value.
+// Angles up to 255 radians, with a relative error of 3e-7.
 TEST(Rope, RowsEqualHuggingFaces) {
   const Json goldens = Json::parse(test::ReadFile(test::Source("test/data/rope.json")));
   for (const Json& golden : goldens["cases"]) {

@@ -169,7 +169,7 @@ TEST(Safetensors, FilesOfOtherKindsAreCalledByTheirNames) {
 TEST(Safetensors, UnknownFilesShowTheirFirstBytes) {
   EXPECT_NE(Parse("abc").message().find("first bytes 61 62 63)"), std::string::npos);
   EXPECT_NE(Parse("").message().find("is empty"), std::string::npos);
-  // A length no header has, followed by what looks like JSON.
+  // An impossible length, followed by what looks like JSON.
   EXPECT_NE(Parse(std::string(8, '\xff') + "{}").message().find("not a model file"),
             std::string::npos);
   EXPECT_NE(Parse(std::string(8, '\0') + "{}").message().find("invalid JSON"), std::string::npos);
@@ -201,7 +201,7 @@ TEST(Safetensors, BytesAreThoseOfTheFile) {
   EXPECT_EQ((*file)->Bytes(header.tensors.at("b")), std::string_view(data).substr(24));
 }
 
-// Every single-byte change of a small file is either refused or leaves all views inside the file.
+// Changes each byte of a small file: the file is refused, or all views stay inside it.
 TEST(Safetensors, SingleByteDamageNeverLeavesTheFile) {
   const std::string good = SafetensorsBytes(kTwo, std::string(32, '\0'));
   int accepted = 0;

@@ -1,4 +1,4 @@
-// The configurations of the released vision models, and what is refused.
+// The configurations of the released vision models, and invalid ones that are refused.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// (text, tower) values: what the published checkpoints hold.
+// Returns the numbers of values (text model, vision encoder), which must match the published
+// checkpoints.
 std::pair<int64_t, int64_t> Count(const ModelConfig& config) {
   DecoderWeights decoder;
   VisionWeights vision;
@@ -87,12 +88,13 @@ TEST(VisionConfig, AxesAreInterleaved) {
   EXPECT_EQ(RopeAxes(rope, 16), (std::vector<int32_t>{0, 1, 2, 0, 0, 2, 0, 0}));
 }
 
-// The first half of a head's pairs turns by the row, the other by the column, with the same angles.
+// The first half of a head's pairs rotates by the row, the second half by the column, with the same
+// angles.
 TEST(VisionConfig, BothHalvesOfAHeadTurnAlike) {
   EXPECT_EQ(VisionAxes(8), (std::vector<int32_t>{0, 0, 1, 1}));
   const std::vector<float> table = VisionCosSin(8, 3);
   ASSERT_EQ(table.size(), 24u);
-  const double angles[] = {2.0, 0.02};  // of position 2
+  const double angles[] = {2.0, 0.02};  // at position 2
   for (int i = 0; i < 4; ++i) {
     EXPECT_NEAR(table[16 + i], std::cos(angles[i % 2]), 1e-6);
     EXPECT_NEAR(table[20 + i], std::sin(angles[i % 2]), 1e-6);
@@ -121,7 +123,7 @@ TEST(VisionConfig, TakesKeysOfTheWholeWhereTheTextHasNone) {
   EXPECT_EQ(config->decoder.rope.axes->rows, 2);
 }
 
-// The tower's two lists of rows are added after the only two layers of the text model.
+// The encoder's two deepstack outputs are added after the only two layers of the text model.
 TEST(VisionConfig, TakesAsManyDeepstackBlocksAsTheTextHasLayers) {
   Json json = Tiny();
   json["text_config"]["num_hidden_layers"] = 2;

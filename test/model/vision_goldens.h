@@ -1,4 +1,5 @@
-// The goldens of tools/make_vision_goldens.py: numbers of its hash, and checkpoints made of them.
+// The goldens of tools/make_vision_goldens.py: values of its hash function, and checkpoints made of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ inline uint32_t Crc32(const std::string& text) {
   return ~crc;
 }
 
-// [count], center + radius * the script's hashed(name, count), rounded once to FP32.
+// Returns [count] values: center + radius * the script's hashed(name, count), rounded once to FP32.
 inline std::vector<float> HashedValues(const std::string& name, int64_t count, double center = 0,
                                        double radius = 1) {
   const uint32_t seed = Crc32(name);
@@ -38,7 +39,8 @@ inline std::vector<float> HashedValues(const std::string& name, int64_t count, d
   return values;
 }
 
-// Writes the checkpoint of a tower's folder, without `removed` before the tensors' names.
+// Writes the checkpoint for a golden folder of the vision encoder, without the prefix `removed` in
+// the tensors' names.
 inline void WriteTowerCheckpoint(const std::string& golden_dir, const TempDir& dir,
                                  const std::string& removed = "") {
   std::filesystem::copy_file(golden_dir + "/config.json", dir / "config.json");

@@ -1,5 +1,5 @@
-// The vision tower against the stages that Hugging Face transformers computes, on every device, and
-// what its bits do not depend on.
+// Compares the stages of the vision encoder with those of Hugging Face transformers, on every
+// device. Also tests what its bits do not depend on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,13 +35,13 @@ int64_t NumPatches(const Grid& grid) {
   return int64_t{grid[0]} * grid[1] * grid[2];
 }
 
-// A loaded model and what it runs on.
+// A loaded model and its ops.
 struct Seeing {
   std::unique_ptr<Ops> ops;
   std::unique_ptr<Model> model;
 
   VisionEncoder& encoder() const { return *model->vision(); }
-  // Memory for passes of so many patches.
+  // Reserves memory for passes of max_patches patches.
   Status Reserve(int max_patches) const {
     KU_RETURN_IF_ERROR(ops->Reserve(VisionEncoder::Limits(encoder().config(), max_patches)));
     return encoder().Reserve(max_patches);
@@ -63,7 +63,7 @@ struct Seeing {
     }
     return values;
   }
-  // All rows of all mergers, [tokens, (1 + K) * out_hidden].
+  // Returns all rows of all mergers, [tokens, (1 + K) * out_hidden].
   std::vector<float> Encode(const std::vector<float>& values, const Grid& grid,
                             const VisionProbe& probe = {}) const {
     const VisionTowerConfig& c = encoder().config();
@@ -134,7 +134,7 @@ class VisionTest : public ::testing::TestWithParam<std::tuple<Device, const char
  protected:
   Device device() const { return std::get<0>(GetParam()); }
   std::string golden() const { return Golden(std::get<1>(GetParam())); }
-  // Differences from transformers' stages, of every grid, by the stage's name.
+  // Returns the differences from transformers' stages, over all grids, by the stage's name.
   std::map<std::string, double> Differences(const Seeing& s) const {
     const auto stages = SafetensorsFile::Open(golden() + "/stages.safetensors");
     KU_CHECK(stages.ok(), stages.status().message());
@@ -173,7 +173,7 @@ TEST_P(VisionTest, EveryStageIsThatOfTransformers) {
   }
 }
 
-// Weights of 16 bits: what rounding leaves of the stages, whose values reach 16.
+// With weights of 16 bits: rounding errors of the stages, whose values reach 16.
 TEST_P(VisionTest, RoundedWeightsStayNearTransformers) {
   const TempDir dir;
   WriteTowerCheckpoint(golden(), dir);
@@ -184,7 +184,7 @@ TEST_P(VisionTest, RoundedWeightsStayNearTransformers) {
   }
 }
 
-// Whatever frames are computed with it, and in however many passes and panels of rows.
+// A frame's bits do not depend on other frames, or on the numbers of passes and panels.
 TEST_P(VisionTest, FramesAreAlone) {
   const TempDir dir;
   WriteTowerCheckpoint(golden(), dir);
@@ -208,7 +208,8 @@ TEST_P(VisionTest, FramesAreAlone) {
   EXPECT_FALSE(std::equal(whole.begin(), whole.begin() + rows, whole.begin() + rows));
 }
 
-// Before each layer of each pass it is asked, and where it is told to stop nothing follows.
+// The callback is called before each layer of each pass; when it returns false, encoding stops
+// there.
 TEST_P(VisionTest, StopsBetweenLayers) {
   const TempDir dir;
   WriteTowerCheckpoint(golden(), dir);
@@ -264,7 +265,7 @@ TEST_P(VisionTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({1, 3, 4}), "a grid of 3x4 patches cannot be merged into tokens of 4");
 }
 
-// What is allocated is what the plan counts.
+// The allocated memory equals the planned one.
 TEST(VisionWorkspaceTest, HasTheBytesOfThePlan) {
   const auto ops = MakeOps(Device{}, {.num_threads = 1});
   ASSERT_TRUE(ops.ok());
@@ -283,13 +284,14 @@ TEST(VisionWorkspaceTest, HasTheBytesOfThePlan) {
       EXPECT_EQ(space->staging.bytes(), bytes.host);
     }
   }
-  // 4 of the stream and 2 * (3 + 1) of queries, keys, values and outputs for each patch and column.
+  // For each patch and column: 4 bytes of the stream and 2 * (3 + 1) of queries, keys, values and
+  // outputs.
   const size_t more = VisionEncoder::WorkspaceBytes(c, DType::kBF16, 20000).device -
                       VisionEncoder::WorkspaceBytes(c, DType::kBF16, 10000).device;
   EXPECT_NEAR(static_cast<double>(more) / 10000, 12 * 1152, 250);
 }
 
-// Without pictures the decoder is one of text.
+// Without images the decoder equals a text model.
 TEST(VisionModelTest, TextIsThatOfTransformers) {
   const auto logits = SafetensorsFile::Open(Golden("tiny/logits.safetensors"));
   ASSERT_TRUE(logits.ok());
@@ -336,7 +338,7 @@ TEST(VisionModelTest, CountsTheTowerButNotAsReadByAStep) {
   EXPECT_LT(text_values, all_values);
 }
 
-// What checkpoints with quantised decoders have: the tower in full.
+// Checkpoints with quantised decoders have a dense vision encoder.
 TEST(VisionModelTest, StaysDenseBesideAQuantisedDecoder) {
   auto json = nlohmann::json::parse(ReadFile(Golden("heads-of-72/config.json")));
   json["text_config"].update(

@@ -151,7 +151,7 @@ TEST(Weights, ShardsAreChecked) {
   EXPECT_NE(truncated.message().find("first tensor past the end: \"b\""), std::string::npos);
 }
 
-// Name, shape and bytes of everything in a model.
+// Returns name, shape and bytes of every tensor in a model.
 std::map<std::string, std::string> Contents(const FileWeights& weights) {
   std::map<std::string, std::string> contents;
   for (const auto& [name, item] : weights.items()) {
@@ -178,7 +178,7 @@ TEST(Pack, KeepsEveryTensorAndText) {
       const auto address = reinterpret_cast<uintptr_t>(item.file->Bytes(*item.entry).data());
       EXPECT_EQ(address % (item.entry->type->bits / 8), 0u) << tensor;
     }
-    // A container packs to itself.
+    // Packing a container gives the same container.
     ASSERT_TRUE(PackModel(out, out + ".again", {}).ok());
     EXPECT_EQ(test::ReadFile(out), test::ReadFile(out + ".again"));
   }
@@ -222,7 +222,7 @@ TEST(Pack, ConvertsAndSaysSoInTheConfig) {
       uint16_t bits;
       std::memcpy(&value, from.data() + 4 * i, 4);
       std::memcpy(&bits, to.data() + 2 * i, 2);
-      // Half a unit in the last of 8 significant bits.
+      // Half a unit in the last place of 8 significant bits.
       ASSERT_NEAR(ToFloat(BFloat16{bits}), value, std::abs(value) / 256) << name << " " << i;
     }
   }

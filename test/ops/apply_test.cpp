@@ -1,6 +1,6 @@
-// Linear layers on every device against double-precision loops, and the promise of Apply: a
-// row's bits do not depend on the other rows; the epilogues. The CPU kernels have their own tests
-// as well (linear_test.cpp).
+// Compares linear layers on every device with double-precision loops. Also tests the guarantee of
+// Apply that a row's bits do not depend on the other rows, and the epilogues. The CPU kernels have
+// their own tests as well (linear_test.cpp).
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ class ApplyTest : public TypedOpsTest {
   const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
   const DType activation_ = ops_->ActivationType(dtype());
 
-  // y [tokens, n] f32 of x [tokens, k], rows of x `gap` elements apart.
+  // Returns y [tokens, n] f32 for x [tokens, k], whose rows have gaps of `gap` elements.
   std::vector<float> Run(const Matrix& weight, const std::vector<float>& x, int tokens, int n,
                          int k, int gap = 0) {
     const Matrix mx(*ops_, activation_, tokens, k, x, k + gap);
@@ -78,13 +78,13 @@ TEST_P(ApplyTest, RowsDoNotSeeTheirNeighbours) {
   }
 }
 
-// Wide layers share their rows among fewer warps; the order of summation is theirs alone.
+// Wide layers divide each row among fewer warps, so they have their own order of summation.
 TEST_P(ApplyTest, WideLayers) {
   struct Size {
     int k, tokens;
   };
-  // Rows that can be read in vectors and rows that cannot, in every number of tokens that has a
-  // kernel of its own.
+  // Rows that can and that cannot be read in vectors, with every number of tokens that has its own
+  // kernel.
   const Size sizes[] = {{24, 3}, {8, 1}, {8, 2}, {8, 12}, {8, 20}, {8, 33}, {5, 3}, {5, 9}};
   for (int n : {16400, 65552}) {
     for (const auto& [k, tokens] : sizes) {
@@ -143,7 +143,7 @@ TEST_P(ApplyTest, PartsLieSideBySideAndGetTheirBias) {
   }
 }
 
-// The type of the output rounds the same sums.
+// The output type only rounds the same sums.
 TEST_P(ApplyTest, OutputsRoundToTheirType) {
   constexpr int kN = 40, kK = 72, kTokens = 6;
   const Matrix weight(*ops_, dtype(), kN, kK, RandomFloats(kN * kK, 8));
@@ -160,7 +160,7 @@ TEST_P(ApplyTest, OutputsRoundToTheirType) {
   EXPECT_TRUE(SameBits(out.Get(), Rounded(exact, activation_)));
 }
 
-// Two parts of `half` rows with a bias each, as gate and up.
+// Two parts of `half` rows with a bias each, like gate and up.
 struct GateUp {
   Matrix gate, up, gate_bias, up_bias;
   Linear w;
@@ -178,7 +178,8 @@ struct GateUp {
   }
 };
 
-// (outputs per part, K, T): below and above a tile of rows, an item of the CPU, a panel of tokens.
+// (outputs per part, K, T): smaller and larger than a tile of rows, a work item of the CPU, a token
+// panel.
 constexpr int kEpilogueSizes[][3] = {{1, 8, 1},    {7, 40, 3},   {130, 64, 5},
                                      {600, 72, 2}, {37, 136, 6}, {65, 264, 25},
                                      {96, 24, 70}, {50, 96, 21}, {70, 64, 64}};
@@ -221,7 +222,7 @@ TEST_P(ApplyTest, SwiGluMultipliesTheSums) {
   }
 }
 
-// K = 1 and a weight of one make gate and up anything: 0, large, NaN. FP16 saturates.
+// With K = 1 and a weight of one, gate and up can be anything: 0, large, NaN. FP16 saturates.
 TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
   const float large = dtype() == DType::kF16 ? 60000.0f : 1e30f;
   const std::vector<float> gates = {0.0f, -0.0f, 100.0f, -100.0f, large, -large, kNaN, 1.0f};

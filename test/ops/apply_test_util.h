@@ -1,4 +1,4 @@
-// How the tests of Apply run a layer.
+// Helpers for the tests of Apply.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ struct ApplyCall {
   int num_decode_rows = ApplyArgs::kAllRows;
   DType out_type = DType::kF32;
   int gap = 0;                     // elements between rows of x
-  std::vector<float> before = {};  // what the output holds, [tokens, columns]; empty: NaN
+  std::vector<float> before = {};  // output contents before the call, [tokens, columns]; empty: NaN
 };
 
-// What a layer, prepared for it, makes of x [tokens, w.in]: [tokens, OutputColumns].
+// Runs a prepared layer on x [tokens, w.in] and returns [tokens, OutputColumns].
 inline std::vector<float> RunPrepared(Ops& ops, const Linear& w, const std::vector<float>& x,
                                       const ApplyCall& call) {
   const int tokens = static_cast<int>(x.size()) / w.in;

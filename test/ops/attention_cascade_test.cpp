@@ -1,11 +1,11 @@
-// Cascade: sequences that share pages give the same bits whether what they share is read once for
+// Cascade: sequences that share pages give the same bits whether the shared pages are read once for
 // all of them (AttnMeta::shared_lens) or by each.
 #include "attention_test_util.h"
 
 namespace kuiper::test {
 namespace {
 
-// kFlash2 is a kernel of its own for 16-bit types on CUDA devices.
+// kFlash2 has its own kernel for 16-bit types on CUDA devices.
 class AttentionCascadeTest : public AttentionTestBase {
  protected:
   std::vector<AttentionKind> Kinds() const {
@@ -27,8 +27,8 @@ class AttentionCascadeTest : public AttentionTestBase {
 };
 KU_INSTANTIATE_KV_OPS_TEST(AttentionCascadeTest);
 
-// `members` sequences that share their first `shared` tokens; each goes on a little longer than the
-// one before it.
+// Returns `members` sequences that share their first `shared` tokens; each is slightly longer than
+// the one before it.
 std::vector<Seq> Group(int members, int shared, int id = 1) {
   std::vector<Seq> seqs;
   for (int i = 0; i < members; ++i) {
@@ -49,7 +49,8 @@ TEST_P(AttentionCascadeTest, SameBitsAroundTheEndsOfPagesTilesAndSplits) {
   }
 }
 
-// More sequences than an item holds, and groups of heads that leave room for one sequence only.
+// More sequences than fit in a work item, and groups of heads that leave room for one sequence
+// only.
 TEST_P(AttentionCascadeTest, SameBitsForEveryNumberOfSequencesAndGroupOfHeads) {
   for (AttentionKind kind : Kinds()) {
     const auto ops = Make(kind, 1);
@@ -60,14 +61,15 @@ TEST_P(AttentionCascadeTest, SameBitsForEveryNumberOfSequencesAndGroupOfHeads) {
     const Shape shape{2, 2, HeadDim(kind)};
     std::vector<Seq> seqs = Group(70, 128);
     ExpectSameBits(*ops, shape, seqs, 64);
-    seqs.insert(seqs.begin() + 35, {{90, 5, 150}, {91, 1, 3}});  // a prompt, and a sequence alone
+    // A prompt, and a sequence with no shared pages.
+    seqs.insert(seqs.begin() + 35, {{90, 5, 150}, {91, 1, 3}});
     seqs[37].shared = 0;
     ExpectSameBits(*ops, shape, seqs, 64);
   }
 }
 
-// A tree: all share a system prompt, some share more; and sequences that share nothing, prompts
-// among them.
+// A tree: all share a system prompt, some share more. There are also sequences and prompts that
+// share nothing.
 TEST_P(AttentionCascadeTest, SameBitsInATreeAmongOthers) {
   const std::vector<Seq> seqs = {
       {1, 1, 40},        {2, 1, 400},      {3, 1, 200, 128}, {4, 1, 300, 160}, {5, 1, 301, 288},
@@ -93,8 +95,8 @@ TEST_P(AttentionCascadeTest, SameBitsForEveryMask) {
   }
 }
 
-// Only the first sequence's table says where the shared pages are, up to the last split or tile
-// that is shared as a whole.
+// Only the first sequence's table has the shared pages, up to the last split or tile that is shared
+// as a whole.
 TEST_P(AttentionCascadeTest, SharedPagesAreReadForTheFirstSequenceOnly) {
   for (AttentionKind kind : Kinds()) {
     if (kind == AttentionKind::kMha) continue;
@@ -108,7 +110,7 @@ TEST_P(AttentionCascadeTest, SharedPagesAreReadForTheFirstSequenceOnly) {
   }
 }
 
-// Blocks that take fewer sequences than they can do not cut a pair that shares.
+// Blocks that take fewer sequences than possible must not separate a pair that shares pages.
 TEST_P(AttentionCascadeTest, SharedPagesOfAPairAreReadOnceWhereverItStands) {
   if (Kinds().back() != AttentionKind::kFlash2) GTEST_SKIP() << "blocks take few sequences";
   const auto ops = Make(AttentionKind::kFlash2);
@@ -124,7 +126,7 @@ TEST_P(AttentionCascadeTest, SharedPagesOfAPairAreReadOnceWhereverItStands) {
   }
 }
 
-// One recorded launch serves steps with and without shared pages.
+// One captured launch serves steps with and without shared pages.
 TEST_P(AttentionCascadeTest, RecordedLaunchReadsWhatIsShared) {
   for (AttentionKind kind : Kinds()) {
     const auto ops = Make(kind);

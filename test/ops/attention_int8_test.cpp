@@ -1,4 +1,5 @@
-// The products of attention over INT8: exact sums in every instruction set of this machine.
+// The matrix products of attention over INT8: exact sums with every instruction set of this
+// machine.
 #include "kuiper/kernels/cpu/attention_int8.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,8 @@ struct alignas(64) Codes {
   int8_t rows[kRows][kMaxElements];
 };
 
-// All codes and, of the integers, the largest ones: in the first rows of both all are, so that sums
-// reach what 32 bits hold.
+// Returns all codes and, of the integers, the largest ones. The first rows of both have only the
+// largest ones, so that sums reach the limits of 32 bits.
 Integers MakeIntegers(std::mt19937& rng) {
   Integers x;
   for (int r = 0; r < kMicroRows; ++r) {
@@ -84,8 +85,8 @@ TEST(AttentionInt8Test, ScoresAreExactSums) {
   }
 }
 
-// Both ways of values, where they lie and packed; a row's integers are in the first half of as many
-// floats.
+// Both value layouts, in place and packed. A row's integers are in the first half of the memory of
+// as many floats.
 TEST(AttentionInt8Test, OutputsAreExactSumsOfTheTileTimesAFactor) {
   constexpr int kCols = 96, kPairs = kRows / 2;
   std::mt19937 rng(4);

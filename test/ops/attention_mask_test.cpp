@@ -1,5 +1,5 @@
-// Attention with a mask, a sliding window and ALiBi: against naive loops, and the bit guarantees
-// that hold for each of them.
+// Attention with a mask, a sliding window and ALiBi: compares with naive loops, and tests the bit
+// guarantees for each of them.
 #include "attention_test_util.h"
 
 namespace kuiper::test {
@@ -8,8 +8,8 @@ namespace {
 using AttentionMaskTest = AttentionTestBase;
 KU_INSTANTIATE_KV_OPS_TEST(AttentionMaskTest);
 
-// Windows around the sizes of pages (16), tiles (64) and splits (128), longer than a sequence, and
-// of one key.
+// Windows around the sizes of pages (16), tiles (64) and splits (128), one longer than a sequence,
+// and one of a single key.
 TEST_P(AttentionMaskTest, MatchesNaiveForEveryMask) {
   const Shape shape{4, 2, 16};
   const std::vector<Seq> seqs = {{1, 1, 1}, {2, 7, 7}, {3, 1, 130}, {4, 21, 85}, {5, 3, 129}};
@@ -57,7 +57,7 @@ TEST_P(AttentionMaskTest, PagedEqualsContiguousAndBatchedEqualsAlone) {
   }
 }
 
-// Without causality the first chunk would have to see tokens that are not there yet.
+// Without causality, the first chunk would have to attend to tokens that do not exist yet.
 TEST_P(AttentionMaskTest, ChunkedEqualsWholeWithAWindow) {
   const Shape shape{2, 1, 16};
   constexpr int kLen = 140;

@@ -1,6 +1,6 @@
-// The tensor core attention of the CUDA backend over keys and values in codes of one byte: against
-// naive loops, and what a row's bits may depend on. Queries in FP16 and BF16; the kernels of FP32
-// queries are in attention_test.cpp.
+// The tensor core attention of the CUDA backend over 8-bit keys and values: compares with naive
+// loops, and tests what a row's bits may depend on. Queries are FP16 and BF16; attention_test.cpp
+// covers the kernels for FP32 queries.
 #include "attention_test_util.h"
 
 namespace kuiper::test {
@@ -13,7 +13,7 @@ class AttentionMmaBytesTest : public AttentionTestBase {
     return Attend(ops, Cache(ops, dtype(), shape, seqs, page, 1), dtype(), shape, seqs, mask, false,
                   activation);
   }
-  // Keys and values of INT8 are rounded once more, from code times scale, and so are weights.
+  // INT8 keys and values (element times scale) are rounded once more, and so are softmax weights.
   void ExpectNaive(Ops& ops, DType activation, const Shape& shape, const std::vector<Seq>& seqs,
                    const Mask& mask = {}) const {
     const double rounding = RoundingError(activation);
@@ -49,7 +49,7 @@ TEST_P(AttentionMmaBytesTest, TakesTheTensorCores) {
   }
 }
 
-// Prompts, chunks and single rows in one batch, around the ends of tiles and splits.
+// Prompts, chunks and single rows in one batch, with lengths around the ends of tiles and splits.
 TEST_P(AttentionMmaBytesTest, MatchesNaive) {
   const std::vector<Seq> seqs = {{1, 1, 1},    {2, 5, 65},    {3, 1, 193}, {4, 17, 17},
                                  {5, 70, 130}, {6, 127, 127}, {7, 1, 129}};
@@ -79,7 +79,7 @@ TEST_P(AttentionMmaBytesTest, PagedEqualsContiguousForEveryPageSize) {
   }
 }
 
-// Chunks of one are what decode computes; alone, a row's splits are shared by blocks.
+// Decode computes chunks of one token. For a single row, several blocks divide its splits.
 TEST_P(AttentionMmaBytesTest, DecodedEqualsChunkedEqualsWholeEqualsBatched) {
   const Shape shape{3, 1, 128};
   constexpr int kLen = 140;

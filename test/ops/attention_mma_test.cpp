@@ -1,6 +1,6 @@
-// The tensor core attention of the CUDA backend (--attention flash2) against naive loops, and the
-// guarantees it shares with the other kernels: a row's bits depend on its own position and length
-// only.
+// Compares the tensor core attention of the CUDA backend (--attention flash2) with naive loops.
+// Also tests the guarantee it shares with the other kernels: a row's bits depend on its own
+// position and length only.
 #include "attention_test_util.h"
 
 namespace kuiper::test {
@@ -15,7 +15,7 @@ std::vector<Device> GpusUnderTest() {
 class AttentionMmaTest : public AttentionTestBase {
  protected:
   std::unique_ptr<Ops> MakeMma() { return Make(AttentionKind::kFlash2); }
-  // Weights below the largest are rounded once more than the output.
+  // Softmax weights below the largest are rounded one more time than the output.
   void ExpectNaive(const std::vector<float>& out, const Shape& shape, const std::vector<Seq>& seqs,
                    const Mask& mask = {}) const {
     const double rounding = RoundingError(dtype());
@@ -85,10 +85,10 @@ TEST_P(AttentionMmaTest, PagedEqualsContiguousForEveryPageSize) {
   for (int head_dim : {72, 80, 128}) check({4, 2, head_dim}, 8);
 }
 
-// Chunks of one are what decode computes.
+// Decode computes chunks of one token.
 TEST_P(AttentionMmaTest, DecodedEqualsChunkedEqualsWhole) {
   const Shape shape{3, 1, 64};
-  constexpr int kLen = 140;  // past the end of a split, and every place of a row in a block
+  constexpr int kLen = 140;  // past the end of a split, and every index of a row in a block
   const auto ops = MakeMma();
   for (const Mask& mask : {Mask{}, Mask{true, 70, true}}) {
     const std::vector<float> whole = Attend(*ops, dtype(), shape, {{9, kLen, kLen}}, 16, mask);
@@ -105,7 +105,7 @@ TEST_P(AttentionMmaTest, DecodedEqualsChunkedEqualsWhole) {
   }
 }
 
-// Of a decode step the newest key and value of a sequence are brought after the others.
+// In a decode step, the newest key and value of a sequence are loaded after the others.
 TEST_P(AttentionMmaTest, StepsThatAppendEqualOthers) {
   const auto ops = MakeMma();
   const auto check = [&](const Shape& shape, const std::vector<Seq>& seqs, int page) {
@@ -126,12 +126,12 @@ TEST_P(AttentionMmaTest, StepsThatAppendEqualOthers) {
       check(shape, seqs, page);
       for (const Seq& seq : seqs) check(shape, {seq}, page);
     }
-    check(shape, tree, 16);  // what is shared is computed for up to 42 rows
+    check(shape, tree, 16);  // shared pages are computed for up to 42 rows
   }
 }
 
-// Alone, single rows are shared by blocks; in a batch that fills the (emulated)
-// device a block runs all splits of a row.
+// Without other rows, several blocks divide the splits of a single row. In a batch that fills the
+// (emulated) device, one block runs all splits of a row.
 TEST_P(AttentionMmaTest, BatchedEqualsAlone) {
   const Shape shape{4, 2, 128};
   std::vector<Seq> seqs = {{1, 1, 640}, {2, 40, 90}, {3, 1, 1}, {4, 7, 7}, {5, 1, 129}};
@@ -147,7 +147,8 @@ TEST_P(AttentionMmaTest, BatchedEqualsAlone) {
                        {batch.end() - shape.q_width(), batch.end()}));
 }
 
-// As many splits to a block as fill the device (attention_work.cuh), for each number of sequences.
+// Splits per block are chosen to fill the device (attention_work.cuh), so they vary with the number
+// of sequences.
 TEST_P(AttentionMmaTest, RunsOfSplitsDoNotChangeBits) {
   const Shape shape{2, 1, 64};
   const auto ops = MakeMma();
@@ -176,8 +177,8 @@ TEST_P(AttentionMmaTest, KeysOutsideTheWindowAreNotRead) {
   }
 }
 
-// One launch, recorded once and repeated with other lengths and other numbers of rows. Aligned rows
-// are moved in larger pieces than those of Attend; the bits are the same.
+// One launch, captured once and replayed with other lengths and other numbers of rows. Aligned rows
+// are copied in larger pieces than those of Attend; the bits are the same.
 TEST_P(AttentionMmaTest, RecordedLaunchFitsEveryLength) {
   const Shape shape{4, 2, 64};
   constexpr int kRows = 12, kSeqs = 3, kMaxLen = 300;

@@ -1,5 +1,5 @@
-// Attention and StoreKv against naive double-precision loops, and the bit guarantees: paged ==
-// contiguous, batched == alone, chunked == whole, any thread count.
+// Compares attention and StoreKv with naive double-precision loops. Also tests the bit guarantees:
+// paged == contiguous, batched == alone, chunked == whole, any thread count.
 #include <map>
 
 #include "attention_test_util.h"
@@ -11,7 +11,7 @@ namespace {
 using AttentionTest = AttentionTestBase;
 KU_INSTANTIATE_KV_OPS_TEST(AttentionTest);
 
-// Head sizes that only the CPU takes.
+// Head sizes that only the CPU supports.
 class LargestHeadsTest : public AttentionTestBase {};
 INSTANTIATE_TEST_SUITE_P(, LargestHeadsTest,
                          testing::Combine(testing::Values(Device{DeviceType::kCPU}),
@@ -70,8 +70,8 @@ TEST_P(AttentionTest, PagedEqualsContiguousForEveryPageSize) {
   }
 }
 
-// Lengths around the ends of the key ranges that a backend may give to different blocks, alone (so
-// that they are shared) and in a batch with prompts.
+// Lengths around the ends of the key ranges that a backend may assign to different blocks. Tested
+// alone (so that blocks divide them) and in a batch with prompts.
 TEST_P(AttentionTest, LongContextsMatchNaive) {
   const Shape shape{2, 1, 16};
   std::vector<Seq> seqs;
@@ -101,8 +101,8 @@ TEST_P(AttentionTest, BatchedEqualsAlone) {
   }
 }
 
-// On GPUs a block takes several splits of a sequence where that fills the device better: how many
-// is a matter of the whole batch.
+// On GPUs a block computes several splits of a sequence if that fills the device better. Their
+// number depends on the whole batch.
 TEST_P(AttentionTest, RunsOfSplitsDoNotChangeBits) {
   const Shape shape{4, 2, 16};
   const auto ops = Make(AttentionKind::kFlash1);
@@ -152,8 +152,8 @@ TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
   }
 }
 
-// A thread's share of a prompt is 192, 96 or 48 rows here, by the number of threads; parts of the
-// prompt have few rows, which take keys as they lie.
+// A thread's share of a prompt is 192, 96 or 48 rows here, depending on the number of threads.
+// Parts of the prompt have few rows, whose keys are read in place.
 TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
   if (device().type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
   constexpr int kPrompt = 200, kLen = 260;
@@ -169,7 +169,7 @@ TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
           const auto more = Make(AttentionKind::kFlash1, threads);
           EXPECT_TRUE(SameBits(Attend(*more, dtype(), shape, prompt, 0, mask), one)) << at;
         }
-        if (!mask.causal) continue;  // a part sees all keys of its own
+        if (!mask.causal) continue;  // rows of a part attend to all its own keys
         const Cache cache(*ops, dtype(), shape, prompt, 16, 1);
         for (int chunk : {3, 11, 65}) {
           std::vector<float> chunked;
@@ -185,8 +185,8 @@ TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
   });
 }
 
-// An item of few rows has four, two or one of the kv heads, by the number of threads and the size
-// of a page; that of a longer sequence, or of a contiguous cache, has one.
+// A work item of few rows has four, two or one of the KV heads, depending on the number of threads
+// and the page size. An item of a longer sequence, or of a contiguous cache, has one.
 TEST_P(AttentionTest, KvHeadsOfAnItemDoNotChangeBits) {
   if (device().type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
   ForEachCpuTarget([&](const std::string& target) {
@@ -225,7 +225,7 @@ TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
         EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, seqs, 0), out)) << target;
         const std::vector<float> alone = Attend(*ops, dtype(), shape, {seqs[0]}, 16);
         EXPECT_TRUE(std::equal(alone.begin(), alone.end(), out.begin())) << target;
-        if (target != "AVX3" && target != "AVX2") continue;  // the others lack multiply-adds
+        if (target != "AVX3" && target != "AVX2") continue;  // the others lack these multiply-adds
         auto [first, is_first] = outputs.try_emplace(Describe(shape), out);
         EXPECT_TRUE(SameBits(first->second, out)) << target << ": " << Describe(shape);
       }
@@ -238,14 +238,14 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
   const Shape shape{2, 1, 32};
   for (AttentionKind kind : kKinds) {
     const auto ops = Make(kind);
-    // The first or the second one of a pair.
+    // Position 70 or 71: the first or the second one of a pair.
     const std::vector<std::pair<bool, int>> places = {
         {false, 70}, {true, 70}, {false, 71}, {true, 71}};
     for (const auto& [in_value, bad] : places) {
       constexpr int kLen = 100;
       const std::vector<Seq> seqs = {{1, kLen, kLen}};
       Cache cache(*ops, dtype(), shape, seqs, 128, 1);
-      // That position of the only page.
+      // That position on the only page.
       const Matrix k(*ops, DType::kF32, 1, 32,
                      in_value ? TokenData(1, bad, 1, 32) : std::vector<float>(32, kNaN));
       const Matrix v(*ops, DType::kF32, 1, 32,
@@ -275,7 +275,7 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
   }
 }
 
-// Rows of equal elements, whose products are the largest there are: integers may not wrap.
+// Rows of equal elements, which give the largest possible products: integers must not overflow.
 TEST_P(LargestHeadsTest, KeysLikeTheQueryWin) {
   constexpr int kLen = 40;
   for (const int head_dim : {512, 1024}) {

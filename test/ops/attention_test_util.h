@@ -1,6 +1,6 @@
-// What the attention tests share: a cache of either kind, a call, and the reference, naive loops in
+// Helpers of the attention tests: a cache of either kind, a call, and the reference, naive loops in
 // double precision. Every cache element that is not a key or value of a sequence is NaN, so a read
-// beyond a row's length shows.
+// beyond a row's length is detected.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct Shape {
   int kv_width() const { return kv_heads * head_dim; }
 };
 
-// The last q_len of a sequence's kv_len tokens are queries; `id` selects its data. Whole pages of
-// the first `shared` tokens are those of the sequence before it.
+// The last q_len of a sequence's kv_len tokens are queries; `id` selects its data. The whole pages
+// of the first `shared` tokens are shared with the previous sequence.
 struct Seq {
   int id = 0;
   int q_len = 1;
@@ -34,7 +34,7 @@ struct Seq {
   int shared = 0;
 };
 
-// AttnOptions as data of a test; with ALiBi head h has the slope AlibiSlope(h).
+// AttnOptions as plain data of a test; with ALiBi, head h has the slope AlibiSlope(h).
 struct Mask {
   bool causal = true;
   int window = 0;
@@ -44,13 +44,14 @@ inline float AlibiSlope(int head) {
   return std::exp2(-0.5f * static_cast<float>(head + 1));
 }
 
-// Data of token `pos` of sequence `id`, independent of everything else: about normal with variance
-// 1, from a multiplicative hash (seeding a library engine per token would dominate the test).
+// Data of token `pos` of sequence `id`, independent of all other tokens: approximately normal with
+// variance 1, from a multiplicative hash. Seeding a library engine per token would dominate the
+// test.
 inline std::vector<float> TokenData(int id, int pos, int which, int width) {
   uint64_t state = (uint64_t{1} * id << 40) + (uint64_t{1} * pos << 8) + which;
   std::vector<float> values(width);
   for (float& x : values) {
-    int sum = 0;  // of four uniform 16-bit numbers
+    int sum = 0;  // sum of four uniform 16-bit numbers
     state += 0x9E3779B97F4A7C15u;
     uint64_t z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
     z ^= z >> 27;
@@ -120,7 +121,8 @@ class Cache {
   const KvView& view() const { return view_; }
   const std::vector<int32_t>& shared_lens() const { return shared_lens_; }
   int32_t page(int seq, int block) const { return tables_[seq * view_.table_stride + block]; }
-  // Makes the positions before `end` unreadable: no valid page, and NaN in the last page's share.
+  // Makes the positions before `end` unreadable: invalid page numbers, and NaN in their part of the
+  // last page.
   void Forget(int seq, int end) {
     std::vector<int32_t> slots;
     for (int pos = end / page_size_ * page_size_; pos < end; ++pos) {
@@ -170,8 +172,8 @@ class Cache {
   KvView view_;
 };
 
-// `activation` is the type of queries and outputs; absent: ActivationFor the cache's. `appends`: of
-// AttnMeta, for one query row per sequence.
+// `activation` is the type of queries and outputs; absent: ActivationFor the cache's type.
+// `appends`: as in AttnMeta, for one query row per sequence.
 inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, const Shape& shape,
                                  const std::vector<Seq>& seqs, const Mask& mask,
                                  bool cascade = false, std::optional<DType> activation = {},
@@ -223,19 +225,20 @@ inline std::vector<float> Attend(Ops& ops, DType dtype, const Shape& shape,
                 mask);
 }
 
-// What the scaled queries and the weights of the values are rounded to before the products: INT8
-// of the CPU is multiplied by integers of 16 bits, which is not rounding to a type.
+// Returns the type to which scaled queries and softmax weights are rounded before the products. For
+// INT8, the CPU multiplies by INT16, which is not rounding to a type.
 inline DType ProductType(const ComputeDevice& device, DType cache) {
   const bool wide = cache == DType::kF32 || cache == DType::kF16 || cache == DType::kI8;
   return device.id().type == DeviceType::kCPU && !wide ? DType::kBF16 : DType::kF32;
 }
-// What that may change of a number.
+// Returns the relative error of that rounding.
 inline double ProductError(const ComputeDevice& device, DType cache) {
   if (device.id().type == DeviceType::kCPU && cache == DType::kI8) return 0x1p-14;
   return RoundingError(ProductType(device, cache));
 }
 
-// `activation` is the type of the queries, `dtype` that of the cache; the weights are not rounded.
+// `activation` is the type of the queries, `dtype` that of the cache; softmax weights are not
+// rounded.
 inline std::vector<double> Naive(DType activation, DType dtype, DType products, const Shape& shape,
                                  const Seq& seq, const Mask& mask) {
   const int d = shape.head_dim;
@@ -306,12 +309,12 @@ class AttentionTestBase : public TypedOpsTest {
                    const Mask& mask = {}) const {
     const DType activation = ActivationFor(ops, dtype());
     const DType products = ProductType(ops.device(), dtype());
-    // No value is beyond 4.
+    // All values are within [-4, 4].
     const double rounding = 2e-5 + 2 * ProductError(ops.device(), dtype());
     ExpectNear(out, Naive(activation, dtype(), products, shape, seqs, mask), rounding,
                rounding + RoundingError(activation), what);
   }
-  // The pages before the window have no valid number, the keys around it are NaN.
+  // Page numbers before the window are invalid, and keys around the window are NaN.
   void ExpectNothingReadBeforeTheWindow(Ops& ops, const Shape& shape, const std::vector<Seq>& seqs,
                                         int window) const {
     const Mask mask{true, window, false};

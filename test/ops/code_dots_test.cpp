@@ -1,5 +1,5 @@
-// Dot products with rows of eight bits, which decode attention multiplies as they lie, in every
-// instruction set of this machine.
+// Dot products with 8-bit rows, which decode attention multiplies in place, with every instruction
+// set of this machine.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,14 +43,14 @@ std::vector<float> Sums(const LinearKernel& kernel, DotFn dots, const Activation
   return sums;
 }
 
-// All codes of a type are exact in BF16, so that widening them first changes nothing.
+// All codes of a type are exact in BF16, so converting them first changes nothing.
 TYPED_TEST(CodeDotsTest, GiveTheBitsOfRowsWidenedToBf16) {
   std::mt19937 rng(7);
   int num_sets = 0;
   for (const LinearKernelSet& set : LinearKernelSets()) {
     const LinearKernel& kernel = set[WeightFormat::Dense(DType::kBF16)];
     const DotFn* code_dots = kernel.code_dots[CodeTypeIndex(DTypeOf<TypeParam>::value)];
-    if (code_dots[1] == nullptr) continue;  // it multiplies words of BF16
+    if (code_dots[1] == nullptr) continue;  // the kernel multiplies words of BF16
     ++num_sets;
     for (const int k : {1, 31, 32, 64, 80, 128, kMaxElements}) {
       TypeParam codes[kRows][kMaxElements];

@@ -1,5 +1,5 @@
-// What holds for every backend besides numbers: contract checks, capture and replay, allocation,
-// unavailable devices.
+// The contract of every backend apart from numbers: argument checks, capture and replay,
+// allocation, unavailable devices.
 #include "ops_test_util.h"
 
 namespace kuiper::test {
@@ -128,12 +128,12 @@ TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
   const std::vector<float> executed = out.Get();
   EXPECT_FALSE(std::isnan(executed[0])) << "the body runs while it is recorded";
 
-  eps = 1e6f;  // frozen as 0
+  eps = 1e6f;  // the captured value is 0
   x.Set({-2, 1, 5, 1});
   ops_->Run(RmsNormArgs{.out = out.tensor(),
                         .x = x.tensor(),
                         .weight = w.vector(),
-                        .eps = 0.0f});  // not part of the recording
+                        .eps = 0.0f});  // not part of the captured graph
   (*graph)->Replay();
   const std::vector<float> replayed = out.Get();
   ops_->Run(RmsNormArgs{.out = norm.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = 0.0f});

@@ -20,8 +20,7 @@ TEST(CpuTarget, NamesWhatTheLinearLayersHave) {
   EXPECT_TRUE(std::is_permutation(names.begin(), names.end(), sets.begin(), sets.end()));
 }
 
-// Every release of Highway may bring targets; the kernels are compiled for those below and no
-// others.
+// Each release of Highway may add targets; the kernels are compiled for the following ones only.
 TEST(CpuTarget, CompilesForTheListedInstructionSets) {
   int64_t best = HWY_STATIC_TARGET;
 #ifndef HWY_COMPILE_ONLY_STATIC

@@ -1,5 +1,5 @@
 // Runs a test body once per instruction set that this machine has and the CPU kernels are compiled
-// for, and restores run-time dispatch afterwards.
+// for. Restores run-time dispatch afterwards.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ void ForEachCpuTarget(const F& f) {
   hwy::GetChosenTarget().DeInit();
 }
 
-// Runs f as dispatched and, on the CPU, once per instruction set.
+// Runs f with run-time dispatch and, on the CPU, once per instruction set.
 template <typename F>
 void OnEveryTarget(Device device, const F& f) {
   f(std::string("dispatched"));

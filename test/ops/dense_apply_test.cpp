@@ -1,5 +1,5 @@
-// Rows of prompts in Apply on a device that may order their sums in another way than those of
-// decode rows: against double-precision loops, and what their bits depend on.
+// Prefill rows in Apply, on devices that may use another order of summation than for decode rows:
+// compares with double-precision loops, and tests what their bits depend on.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace kuiper::test {
 namespace {
 
-// A linear layer of up to three parts, with the values its weights and biases have.
+// A linear layer of up to three parts, with the values of its weights and biases.
 struct Layer {
   std::vector<Matrix> weights, biases;
   std::vector<std::vector<float>> weight_values, bias_values;
@@ -55,7 +55,7 @@ class DenseApplyTest : public TypedOpsTest {
   std::unique_ptr<Ops> Make(Determinism determinism) const {
     return MakeTestOps(device(), {.determinism = determinism});
   }
-  // What a prepared layer makes of x, [tokens, columns]; the output was `before`.
+  // Runs a prepared layer on x and returns [tokens, columns]; the output was `before`.
   static std::vector<float> Run(Ops& ops, const Layer& layer, const std::vector<float>& x,
                                 Epilogue epilogue, int num_decode_rows, DType out_type,
                                 const std::vector<float>& before = {}) {
@@ -68,7 +68,8 @@ class DenseApplyTest : public TypedOpsTest {
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(DenseApplyTest);
 
-// Aligned rows and rows that no library takes, a part and several, more rows than a panel of sums.
+// Aligned rows and rows that no library supports, one part and several, more rows than a panel of
+// sums.
 struct LayerSize {
   std::vector<int> rows;
   int k, tokens;
@@ -109,7 +110,7 @@ TEST_P(DenseApplyTest, PromptRowsMatchNaive) {
   }
 }
 
-// Decode rows have the bits they have alone, prompt rows those that they have in any other batch.
+// Decode rows have the same bits as alone; prefill rows have the same bits as in any other batch.
 TEST_P(DenseApplyTest, RowsDependOnTheirKindNotOnTheirNeighbours) {
   constexpr int kK = 136, kTokens = 70;
   const auto ops = Make(Determinism::kOn);
@@ -136,8 +137,8 @@ TEST_P(DenseApplyTest, RowsDependOnTheirKindNotOnTheirNeighbours) {
   }
 }
 
-// The emulated device always has a product of its own for prompts; without it the tests above would
-// compare a kernel with itself.
+// The emulated device always has a separate product for prefill rows. Otherwise the tests above
+// would compare a kernel with itself.
 TEST_P(DenseApplyTest, OnlyStrictGivesPromptRowsTheBitsOfDecodeRows) {
   constexpr int kK = 1032, kTokens = 5;
   const std::vector<float> x = RandomFloats(kTokens * kK, 4);
@@ -158,7 +159,7 @@ TEST_P(DenseApplyTest, OnlyStrictGivesPromptRowsTheBitsOfDecodeRows) {
 
 TEST(RowCheckTest, RefusesProductsWhoseRowsSeeTheirNumberOrPlace) {
   constexpr int kMaxRows = 300;
-  // Row i is two bytes: its own value, and what `seen` makes of its product.
+  // Row i has two bytes: its own value, and seen(i, count) as its product.
   const auto passes = [](auto seen) {
     return RowsKeepTheirBits(kMaxRows, 2, [&](int first, int count) {
       std::vector<char> rows;

@@ -18,11 +18,11 @@ class ElementwiseTest : public TypedOpsTest {
   const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
   const DType activation_ = ops_->ActivationType(dtype());
   const double rounding_ = RoundingError(activation_);
-  // Data as a tensor of activations holds it.
+  // Returns data rounded to the type of activations.
   std::vector<float> Activations(size_t n, uint32_t seed, float scale = 1.0f) const {
     return Rounded(RandomFloats(n, seed, scale), activation_);
   }
-  // The rows of a table of weights that ids name.
+  // Returns the rows of a weight table for these ids.
   std::vector<double> RowsOf(const std::vector<float>& table, int width,
                              const std::vector<int32_t>& ids) const {
     std::vector<double> rows;
@@ -48,7 +48,7 @@ TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
   });
 }
 
-// A tied table has the order that the head's products take, if they take one.
+// A tied table has the order of the LM head's prepacked matrix, if that is prepacked.
 TEST_P(ElementwiseTest, EmbedReadsATableThatIsPrepacked) {
   constexpr int kVocab = 96;
   for (int hidden : {32, 1024, 4128}) {
@@ -70,7 +70,7 @@ TEST_P(ElementwiseTest, EmbedReadsATableThatIsPrepacked) {
   }
 }
 
-// Ids below zero are looked up among the tokens that were sampled last, wherever those come to lie.
+// Negative ids are looked up among the tokens that were sampled last.
 TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
   OnEveryTarget(device(), [&](const std::string& target) {
     constexpr int kVocab = 9, kHidden = 17;
@@ -89,7 +89,8 @@ TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
   });
 }
 
-// The definition in other words: SplitMix64 as java.util.SplittableRandom steps it, a byte a value.
+// The definition stated differently: SplitMix64 stepped as in java.util.SplittableRandom, one byte
+// per value.
 TEST_P(ElementwiseTest, FillRandomIsTheSameOnEveryDevice) {
   for (const int count : {1, 7, 8, 1025, 70001}) {
     const Matrix out(*ops_, dtype(), 1, count, count + 9);
@@ -173,7 +174,7 @@ TEST_P(ElementwiseTest, RmsNormOfZerosIsZeroAndInPlaceWorks) {
   ExpectNear(x.Get(), std::vector<double>(40, 0.0), 1e-30, 0);
 }
 
-// Rows of one batch equal the same rows alone, to the bit.
+// Rows of one batch are bit-identical to the same rows alone.
 TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   constexpr int kRows = 40, kWidth = 1000;
   const std::vector<float> x = RandomFloats(kRows * kWidth, 5);
@@ -220,8 +221,8 @@ std::vector<float> ReadBf16(const std::string& path, const std::string& name) {
 }
 
 // RMSNorm of layer 8 of Qwen3-0.6B as Hugging Face computed it. The weight is not part of the
-// fixture, so it is taken from 16 rows of one file (the median of output / normalised input, in
-// BF16) and must predict another file's row.
+// fixture, so it is derived from 16 rows of one file (the median of output / normalised input, in
+// BF16). It must predict another file's row.
 TEST(RmsNormFixture, PredictsHuggingFaceOutput) {
   const std::string dir = "layer_fixtures/Qwen3-0.6B-layer-8/";
   KU_REQUIRE_SHARED(dir);
@@ -254,7 +255,7 @@ TEST(RmsNormFixture, PredictsHuggingFaceOutput) {
     const std::string single = Shared(dir + "norm-Qwen3-0.6B-01.safetensors");
     const std::vector<float> expected = ReadBf16(single, "output");
     const std::vector<float> actual = normalise(ReadBf16(single, "input_hidden_states"), weight);
-    // Three BF16 roundings lie between the two: input, normalised, output.
+    // Three BF16 roundings separate the two: input, normalised, output.
     ExpectNear(actual, std::vector<double>(expected.begin(), expected.end()), 1e-6, 0.012);
   }
 }

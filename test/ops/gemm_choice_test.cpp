@@ -1,4 +1,4 @@
-// The choice among algorithms of a library, with made-up algorithms, and the file that keeps it.
+// The choice among a library's algorithms, with fake algorithms, and the file that stores it.
 #include "kuiper/kernels/cuda/gemm_choice.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Algorithms that take so long; those in `unusable` are refused. Counts what is timed.
+// Algorithms with these durations; those in `unusable` are refused. Counts how often it times.
 struct FakeLibrary {
   std::vector<double> seconds = {4, 2, 1, 3};
   std::set<int> unusable;
@@ -79,7 +79,7 @@ TEST_F(GemmChoiceTest, LaterRunsMakeTheChoiceInTheFile) {
   FakeLibrary first;
   EXPECT_EQ(Choose(first, GemmTiming::kForTheFile), 2);
   FakeLibrary later;
-  later.seconds = {1, 2, 3, 4};  // the clock says something else now
+  later.seconds = {1, 2, 3, 4};  // the clock gives different times now
   for (const GemmTiming timing :
        {GemmTiming::kNever, GemmTiming::kForThisRun, GemmTiming::kForTheFile}) {
     EXPECT_EQ(Choose(later, timing), 2);
@@ -101,7 +101,7 @@ TEST_F(GemmChoiceTest, AChoiceThatIsNotUsableIsPassedOver) {
   EXPECT_EQ(Choose(library, GemmTiming::kNever), 0) << "an index beyond the candidates";
 }
 
-// Two programs that time at the same time agree on what the first of them found.
+// If two programs time at the same time, both use the result that was stored first.
 TEST_F(GemmChoiceTest, WhoKeepsFirstDecidesForTheOther) {
   GemmChoices one = Open(), other = Open();
   EXPECT_EQ(one.Keep("key", 1), 1);
@@ -149,7 +149,7 @@ TEST_F(GemmChoiceTest, DamagedFilesAreIgnoredAndWrittenAnew) {
   }
 }
 
-// Then every run takes the library's order, those that were asked to time as well.
+// Then every run uses the library's order, even if it was asked to time.
 TEST_F(GemmChoiceTest, WithoutAFileRunsStillAgree) {
   WriteFile(dir_ / "cache", "a file where a folder is needed");
   for (const std::string& path : {path_, std::string()}) {

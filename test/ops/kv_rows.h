@@ -1,5 +1,5 @@
-// Rows of the KV cache as the op tests know them: each format by the type of its elements, and what
-// it keeps of a row, from the definition of the format.
+// Reference rows of the KV cache for the op tests, from the definition of the formats. Each format
+// is identified by the type of its elements, and Kept returns what it stores of a row.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ inline std::vector<DType> KvTypes() {
   return {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kF8E5M2};
 }
 
-// The type of queries, keys and values where the cache has this one; what is no float type is read
-// by any of them.
+// Returns the type of queries, keys and values for a cache type; caches of other than float types
+// are read with any of them.
 inline DType ActivationFor(const Ops& ops, DType cache) {
   return ops.ActivationType(IsFloat(cache) ? cache : DType::kF32);
 }
 
-// What is left of rows of head_dim values in a cache of this type. INT8: the largest magnitude of a
-// row becomes 127; a row that is not finite is NaN.
+// Returns rows of head_dim values after storing them in a cache of this type. INT8: the largest
+// magnitude of a row becomes 127; a row with non-finite values is NaN.
 inline std::vector<float> Kept(std::vector<float> rows, DType cache, int head_dim) {
   if (cache != DType::kI8) return Rounded(std::move(rows), cache);
   for (size_t first = 0; first < rows.size(); first += head_dim) {
@@ -42,7 +42,7 @@ inline std::vector<float> Kept(std::vector<float> rows, DType cache, int head_di
   return rows;
 }
 
-// The largest error of keeping a row whose magnitudes are at most `max`: absolute, and relative.
+// The largest error of storing a row with magnitudes of at most `max`: absolute, and relative.
 struct KeepingError {
   double abs, rel;
 };
@@ -59,8 +59,8 @@ inline KeepingError KeepingErrorOf(DType cache, double max) {
   }
 }
 
-// Where a row lies in memory that a run, [tokens, head_dim] elements and scales [tokens], begins
-// at: the same as KvFormat says, counted up.
+// Returns the offset of a row in a run, [tokens, head_dim] elements and scales [tokens]. Counts up
+// what KvFormat computes.
 struct NaiveRun {
   DType cache;
   int head_dim, tokens;
@@ -74,7 +74,7 @@ struct NaiveRun {
   static int64_t Padded(int64_t bytes) { return bytes % 16 == 0 ? bytes : bytes / 16 * 16 + 16; }
 };
 
-// The values of a row: `elements` [head_dim], and `scale` where the type has one.
+// Returns the values of a row: `elements` [head_dim], and `scale` if the type has one.
 inline std::vector<float> DecodeRow(DType cache, const char* elements, const char* scale,
                                     int head_dim) {
   std::vector<float> values;

@@ -1,5 +1,5 @@
-// CpuLinear::Prepack: panels in place of rows give the same bits for any number of tokens, and what
-// has no panels stays as it is.
+// CpuLinear::Prepack: panels give the same bits as rows for any number of tokens, and matrices
+// without panels stay unchanged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr int kMaxTokens = 521;
 
 constexpr DType kTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-// Parts with weights of their own, `offset` bytes behind whole cache lines.
+// Parts with their own weights, `offset` bytes after a cache line boundary.
 struct Layer {
   std::vector<std::vector<uint8_t>> memory;
   std::vector<float> bias;
@@ -53,7 +53,8 @@ struct Layer {
   }
 };
 
-// The same in codes, with scales and zeros of random bits, as far as they are numbers.
+// A quantised Layer, with random codes. Scales and zero points have random bits, restricted to
+// numbers.
 struct CodedLayer {
   std::vector<std::vector<uint8_t>> memory;
   Linear linear;
@@ -134,7 +135,7 @@ void ExpectBitsOfRows(const std::string& set, int threads, DType type, const Cas
   Runner(threads, set, 1, c.in).linear().Prepack(&panels.linear);
   const bool has_panels = HasPanels(set, type);
   ASSERT_EQ(PrepackedParts(panels.linear), has_panels ? panels.linear.num_parts : 0);
-  // Up to 12 tokens have a tile each.
+  // Up to 12 tokens, each number has its own tile.
   for (int tokens : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,  12,  13,
                      14, 16, 17, 19, 24, 25, 31, 33, 64, 100, 255, 256, 521}) {
     if (!has_panels && tokens > 17) continue;
@@ -207,8 +208,8 @@ TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
   }
 }
 
-// The largest codes times the largest integers of x, of either sign: no sum on the way is too small
-// for them. A middle code of 2^(b-1) is taken from each.
+// The largest codes times the largest integers of x, of either sign: no intermediate sum overflows.
+// The middle code of 2^(b-1) is subtracted from each code.
 TEST(PrepackedLinear, LargestSumsOfCodesAreExact) {
   constexpr int kIn = 288, kTokens = 7;
   for (const std::string& set : CpuLinear::InstructionSets()) {

@@ -1,5 +1,5 @@
-// The CPU linear layer on quantised weights: against a plain sum in double precision, and against
-// the numeric contract of linear_kernel.h spelled out one lane at a time.
+// Compares the CPU linear layer on quantised weights with a plain sum in double precision, and with
+// the numeric contract of linear_kernel.h, written out one lane at a time.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -49,12 +49,12 @@ const Shape kShapes[] = {
     {.kind = Kind::kE4M3, .group_columns = 64, .scale_type = DType::kF32},
 };
 
-// Random codes, scales and zeros; `offset` bytes behind an aligned address.
+// Random codes, scales and zero points, `offset` bytes after an aligned address.
 struct Weights {
   Shape shape;
   int n, k, groups;
   std::vector<uint8_t> bytes, zeros;
-  std::vector<float> scales;  // of a type's values
+  std::vector<float> scales;  // values of the scale type
   std::vector<uint8_t> scale_bytes;
   size_t offset;
 
@@ -128,17 +128,17 @@ float Fold(float (&lanes)[16]) {
   return lanes[0];
 }
 
-// Whether x becomes integers.
+// True if x is quantised to integers.
 bool HasIntegers(const Shape& shape, DType type) {
   return shape.kind != Kind::kE4M3 && type != DType::kF32;
 }
 
-// What the largest magnitude becomes at least.
+// Returns the minimum integer that the largest magnitude is mapped to.
 float LeastMaxInteger(DType type) {
   return type == DType::kI8 ? 127.0f : 16320.0f;
 }
 
-// A unit of x as integers times a scale.
+// A block of x as integers times a scale.
 struct IntegerUnit {
   float scale = 0.0f;
   std::vector<int> values;
@@ -180,8 +180,8 @@ float SpecifiedIntegerDot(const Weights& w, int row, const float* x, DType type,
   return y;
 }
 
-// One output by the contract. With `one_unit` the scales are factors of each product instead, to
-// show that the comparison tells the two apart.
+// One output by the contract. With `one_unit`, scales are factors of each product instead, to show
+// that the comparison distinguishes the two.
 float SpecifiedDot(const Weights& w, int row, const float* x, DType type, bool one_unit = false) {
   if (HasIntegers(w.shape, type)) return SpecifiedIntegerDot(w, row, x, type, one_unit);
   constexpr int kFold = 128 * 32;
@@ -250,7 +250,7 @@ TEST(CpuLinearQuantized, GivesTheBitsOfTheContract) {
   }
 }
 
-// x as it is multiplied.
+// Returns x as it is multiplied: rounded or quantised.
 std::vector<double> Operands(const Shape& shape, DType type, const float* x, int k) {
   std::vector<double> operands(x, x + k);
   const int unit = std::min(shape.group_columns, 128);
@@ -266,7 +266,7 @@ std::vector<double> Operands(const Shape& shape, DType type, const float* x, int
   return operands;
 }
 
-// Rounding errors of the additions and of the products with scales of each unit.
+// Bounds the rounding errors of the additions and of the products with each block's scales.
 TEST(CpuLinearQuantized, IsAsExactAsItsSummationAllows) {
   constexpr int kN = 6, kTokens = 7;
   for (const std::string& set : CpuLinear::InstructionSets()) {
@@ -299,7 +299,7 @@ TEST(CpuLinearQuantized, IsAsExactAsItsSummationAllows) {
   }
 }
 
-// Huge elements cost those of their unit precision, and no others.
+// Huge elements reduce the precision of their own block only.
 TEST(CpuLinearQuantized, IntegersOfXAreAsFineAsTheirUnitAllows) {
   constexpr int kN = 16, kK = 1024;
   for (const Shape& shape : kShapes) {
@@ -329,7 +329,7 @@ TEST(CpuLinearQuantized, IntegersOfXAreAsFineAsTheirUnitAllows) {
   }
 }
 
-// Each code with each zero, alone in its row: the factor times what is chosen is exact.
+// Each code with each zero point, alone in its row: the scale times the selected element is exact.
 TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
     for (Kind kind : {Kind::kInt4, Kind::kInt8, Kind::kE4M3}) {
@@ -344,7 +344,7 @@ TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
       for (int zero = 0; zero < zeros; ++zero) {
         for (int code = 0; code < codes; ++code) {
           if (shape.has_zeros) w.zeros[zero * codes + code] = static_cast<uint8_t>(zero);
-          const int col = 32 * code + code % 32;  // every place of a chunk
+          const int col = 32 * code + code % 32;  // every index of a K slice
           const size_t at = static_cast<size_t>(zero) * w.k + col;
           if (w.bits() == 8) {
             w.bytes[at] = static_cast<uint8_t>(code);
@@ -357,7 +357,7 @@ TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
       for (DType type : kFactorTypes) {
         if (!HasType(shape, type)) continue;
         const float chosen = type == DType::kI8 ? 127.0f : 4.0f;
-        // Rows of x that pick one column each, and few and many at a time.
+        // Rows of x that select one column each, few and many at a time.
         for (int first = 0; first < codes; first += 8) {
           std::vector<float> x(8 * static_cast<size_t>(w.k));
           for (int t = 0; t < 8; ++t) x[t * w.k + 32 * (first + t) + (first + t) % 32] = chosen;

@@ -1,5 +1,5 @@
-// The CPU linear layer against two references written here: a plain sum in double precision, and
-// the numeric contract of linear_kernel.h spelled out one lane at a time.
+// Compares the CPU linear layer with two references written here: a plain sum in double precision,
+// and the numeric contract of linear_kernel.h, written out one lane at a time.
 #include "linear_test_util.h"
 
 #ifdef __linux__
@@ -14,7 +14,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
-// A matrix of any float type, `offset` bytes behind an aligned address.
+// A matrix of any float type, `offset` bytes after an aligned address.
 struct Weights {
   DType dtype;
   int n, k;
@@ -64,7 +64,7 @@ float Operand(DType weights, float x) {
 
 enum class FoldOrder { kContract, kLeftToRight };
 
-// One output by the contract: 16 lanes, chunks left to right, fold blocks of 128 chunks.
+// One output by the contract: 16 lanes, K slices from left to right, K blocks of 128 slices.
 float SpecifiedDot(const Weights& w, int row, const float* x, FoldOrder order) {
   const int per_lane = w.dtype == DType::kBF16 ? 2 : 1;
   const int block = 128 * 16 * per_lane;
@@ -96,7 +96,7 @@ float SpecifiedDot(const Weights& w, int row, const float* x, FoldOrder order) {
 
 const int kWidths[] = {1, 7, 16, 31, 33, 64, 128, 1000, 1024, 2048, 3072, 4096, 4097, 9001};
 
-// Rounding errors of n additions and fused products are at most n u sum |w x|, u = 2^-24; a dropped
+// Rounding errors of n additions and fused products are at most n u sum |w x|, u = 2^-24. A dropped
 // or repeated element would be ~1/K of that sum, a hundred times more.
 TEST(CpuLinear, IsAsExactAsItsSummationAllows) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
@@ -151,16 +151,17 @@ TEST(CpuLinear, GivesTheBitsOfTheContract) {
           }
         }
       }
-      // Negative control: the comparison can tell summation orders apart.
+      // Negative control: the comparison distinguishes orders of summation.
       EXPECT_GT(other_order_differs, outputs / 4) << set << " " << DTypeName(dtype);
     }
   }
 }
 
-// Rows computed one by one on one thread with the best set, against every other way to get them.
+// Rows computed one by one, on one thread with the best instruction set, are compared with all
+// other ways to compute them.
 TEST(CpuLinear, RowsDependOnNothingElse) {
   constexpr int kTokens = 75;
-  // All up to 40; of more, those about the sizes at which the way to compute them changes.
+  // All numbers up to 40; above, those near the sizes at which the code path changes.
   const auto is_tried = [](int tokens) {
     return tokens <= 40 || tokens % 16 < 2 || tokens % 16 == 15 || tokens % 8 == 1;
   };

@@ -1,4 +1,4 @@
-// What the tests of the CPU linear layer share.
+// Helpers for the tests of the CPU linear layer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 
 namespace kuiper::cpu {
 
-// Sets whose multiply-adds are fused; the others round F32 and F16 products.
+// True for instruction sets with fused multiply-adds; the others round F32 and F16 products.
 inline bool HasFma(const std::string& set) {
   return set.rfind("AVX", 0) == 0 || set == "NEON";
 }
-// Sets that are slow enough to be given fewer cases.
+// True for instruction sets that are slow enough to be given fewer cases.
 inline bool IsSlow(const std::string& set) {
   return !HasFma(set);
 }
@@ -39,7 +39,7 @@ class Runner {
       : pool_(threads), linear_(pool_, set) {
     EXPECT_TRUE(linear_.Reserve(max_tokens, max_features).ok());
   }
-  // x [T, w.in] dense -> [T, w.out].
+  // Runs w on x [T, w.in], contiguous, and returns [T, w.out].
   std::vector<float> Run(const float* x, int tokens, const Linear& w) {
     std::vector<float> y(static_cast<size_t>(tokens) * w.out, NAN);
     linear_.Apply(Tensor::Dense(y.data(), DType::kF32, {tokens, w.out}),

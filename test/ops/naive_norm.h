@@ -1,4 +1,4 @@
-// RMSNorm as its definition says, in double precision.
+// RMSNorm by its definition, in double precision.
 #pragma once
 
 #include <cmath>

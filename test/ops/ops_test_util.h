@@ -1,5 +1,6 @@
-// What the op tests share: the devices under test, matrices on a device with NaN-filled row
-// padding, and comparisons that name the worst element. References are naive loops in the tests.
+// Helpers of the op tests: the devices under test, matrices on a device with NaN-filled row
+// padding, and comparisons that report the worst element. The tests contain the references, naive
+// loops.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +57,7 @@ inline std::unique_ptr<Ops> MakeTestOps(Device device, OpsOptions options = {}) 
   return result;
 }
 
-// The value that is left of x in a tensor of this type.
+// Returns x rounded to this type.
 inline float Rounded(float x, DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -75,8 +76,8 @@ inline std::vector<float> Rounded(std::vector<float> values, DType dtype) {
   for (float& x : values) x = Rounded(x, dtype);
   return values;
 }
-// The relative error of rounding once to this type, with a margin for results that another order of
-// summation puts on the other side of a tie.
+// Returns the relative error of rounding once to this type. It has a margin for results that
+// another order of summation moves to the other side of a tie.
 inline double RoundingError(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -96,7 +97,7 @@ inline std::vector<float> RandomFloats(size_t n, uint32_t seed, float scale = 1.
   return values;
 }
 
-// The device of a test, from whatever has it.
+// The device of a test, convertible from everything that has one.
 struct DeviceRef {
   DeviceRef(Ops& ops) : device(ops.device()) {}  // NOLINT(google-explicit-constructor)
   DeviceRef(ComputeDevice& the_device)
@@ -124,7 +125,7 @@ class Matrix {
   }
 
   Tensor tensor() const { return full_.Cols(0, cols_); }
-  Tensor vector() const {  // of a matrix with one row
+  Tensor vector() const {  // for a matrix with one row
     Tensor t = Tensor::Dense(buffer_.data(), full_.dtype, {cols_}, full_.device);
     return t;
   }
@@ -149,7 +150,7 @@ class Matrix {
     Upload(std::move(raw));
   }
 
-  // All of it as it lies in memory.
+  // Returns all its bytes, as stored.
   std::vector<char> Bytes() const {
     std::vector<char> raw(size_t{1} * rows_ * stride_ * DTypeBytes(full_.dtype));
     Tensor host = full_;
@@ -161,7 +162,7 @@ class Matrix {
   }
   void SetBytes(const std::vector<char>& raw) { Upload(raw); }
 
-  // [rows * cols]; fails the test when the padding was written.
+  // Returns [rows * cols]; fails the test if the padding was written.
   std::vector<float> Get() const {
     const std::vector<char> raw = Bytes();
     std::vector<float> values;
@@ -256,7 +257,7 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
   for (size_t i = 0; i < actual.size(); ++i) {
     const double error = std::abs(actual[i] - expected[i]);
     const double excess = error / (abs + rel * std::abs(expected[i]));
-    if (!(excess <= worst_excess)) {  // NaN is worst
+    if (!(excess <= worst_excess)) {  // NaN counts as worst
       worst = i;
       worst_excess = excess;
       if (std::isnan(excess)) break;

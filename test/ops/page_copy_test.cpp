@@ -1,5 +1,5 @@
-// CopyPages against a copy byte by byte on the host: no token beyond the copied ones and no other
-// page changes.
+// Compares CopyPages with a byte-by-byte copy on the host: tokens beyond the copied ones and other
+// pages must not change.
 #include <random>
 
 #include "kv_rows.h"

@@ -1,4 +1,4 @@
-// Every error line of the operator API.
+// All error messages of the operator API.
 #include <functional>
 #include <limits>
 
@@ -16,7 +16,7 @@ void ExpectError(const Status& status, const std::string& message) {
   EXPECT_EQ(status.message(), "paged attention: " + message);
 }
 
-// A valid call with one thing wrong.
+// A valid call with one error.
 template <typename T>
 T* Shifted(T* p, int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(bytes));
@@ -222,8 +222,8 @@ TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
   ExpectError(attention.CheckValues(args), "q is null");
 }
 
-// Whatever the stride between the rows of the table is: nothing behind the last sequence's pages is
-// anybody's to read.
+// For any stride between the rows of the table: entries after the last sequence's pages must not be
+// read.
 TEST_P(PagedAttentionErrorTest, CheckValuesReadsThePagesOfTokensOnly) {
   PagedAttention attention = MakeAttention(GetParam());
   Call call(attention, DType::kF32, DType::kF32, {2, 1, 8}, {{1, 2, 20}}, 16, Layout::kTokenMajor);

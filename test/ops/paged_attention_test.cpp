@@ -1,5 +1,5 @@
-// The operator API on plain pointers against naive loops, for both cache layouts and strides of the
-// caller's choice.
+// Compares the operator API on plain pointers with naive loops, for both cache layouts and the
+// caller's choice of strides.
 #include "paged_attention_test_util.h"
 
 namespace kuiper::test {
@@ -45,7 +45,7 @@ TEST_P(PagedAttentionTest, LayoutAndPageSizeChangeNoBit) {
            {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kSeparateHeadMajor, Layout::kPadded}) {
         Call call(attention, activation(), dtype(), shape, seqs, page_size, layout);
         if (first.empty()) {
-          // Tensor cores round the weights of the values to the type of the cache.
+          // Tensor cores round the softmax weights to the type of the cache.
           first = call.Run();
           const DType products = ProductType(attention.device(), dtype());
           const double tolerance =
@@ -66,7 +66,7 @@ TEST_P(PagedAttentionTest, Fp32QueriesReadACacheOfAnyType) {
   call.ExpectNaive("");
 }
 
-// Heads of q with gaps between them, and [H, T, D]: the numbers are the same, so the bits are.
+// Heads of q with gaps between them, and [H, T, D]: the numbers are the same, so the bits must be.
 TEST_P(PagedAttentionTest, StridesOfQChangeNoBit) {
   const std::vector<Seq> seqs = {{1, 1, 33}, {2, 5, 17}, {3, 16, 16}};
   for (const Shape& shape : {Shape{4, 2, 64}, Shape{6, 1, 20}}) {
@@ -85,7 +85,7 @@ TEST_P(PagedAttentionTest, StridesOfQChangeNoBit) {
   }
 }
 
-// Without a scale it is 1 / sqrt(head_size), which the other tests rely on.
+// The default scale is 1 / sqrt(head_size), which the other tests rely on.
 TEST_P(PagedAttentionTest, ScaleIsTheOneGiven) {
   PagedAttention attention = MakeAttention(device());
   Call call(attention, activation(), dtype(), {4, 2, 16}, {{1, 1, 40}}, 16, Layout::kHeadMajor);
@@ -105,7 +105,7 @@ TEST_P(PagedAttentionTest, MasksReachTheKernel) {
   }
 }
 
-// Where the header says an element and a scale are.
+// Where the header defines an element and a scale to be.
 TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
   PagedAttention attention = MakeAttention(device());
   const Shape shape{2, 2, 8};
@@ -121,7 +121,7 @@ TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
     std::vector<char> cache = call.cache().Bytes();
     const bool scales_elsewhere = dtype() == DType::kI8 && layout != Layout::kHeadMajor;
     std::vector<char> scales = scales_elsewhere ? call.scales().Bytes() : std::vector<char>();
-    // The host's byte of a pointer of the device.
+    // Returns the host byte for a device pointer.
     const auto host = [&](const void* p) {
       const Matrix& memory =
           scales_elsewhere && p != kv.k && p != kv.v ? call.scales() : call.cache();
@@ -157,7 +157,7 @@ TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
   }
 }
 
-// A model calls it for one layer after the other, each with a cache of its own.
+// A model calls it for one layer after the other, each with its own cache.
 TEST_P(PagedAttentionTest, OneObjectServesManyCaches) {
   PagedAttention attention = MakeAttention(device());
   const std::vector<Seq> one = {{1, 1, 40}}, two = {{2, 1, 40}};

@@ -1,5 +1,5 @@
-// What the tests of the operator API share: an object for a device, and a call with sequences and a
-// cache of its own.
+// Helpers for the tests of the operator API: an object for a device, and a call with its own
+// sequences and cache.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline PagedAttention MakeAttention(Device device,
   return std::move(made).value();
 }
 
-// The sequences of a call with a cache of its own: NaN but for what StoreKv writes, on pages in a
+// The sequences of a call with their own cache: NaN except for what StoreKv writes, on pages in a
 // shuffled order.
 class Call {
  public:
@@ -57,7 +57,7 @@ class Call {
 
   PagedAttentionArgs& args() { return args_; }
   const PagedKv& kv() const { return kv_; }
-  // All of the cache without scales that lie elsewhere, and those.
+  // cache(): the whole cache, without scales stored elsewhere. scales(): those scales.
   const Matrix& cache() const { return *cache_; }
   const Matrix& scales() const { return *scales_; }
   int32_t page(int seq, int block) const { return tables_[seq * args_.block_table_stride + block]; }
@@ -67,7 +67,7 @@ class Call {
     EXPECT_TRUE(status.ok()) << status.message();
     return Output();
   }
-  // Waits for the stream of the object.
+  // Waits for the object's stream.
   std::vector<float> Output() const { return out_->Get(); }
   void ClearOutput() { out_->Set(std::vector<float>(args_.num_tokens * shape_.q_width(), kNaN)); }
   void ExpectNaive(const std::string& what) {
@@ -93,7 +93,7 @@ class Call {
       kv_ = PagedKv::HeadMajor(data, cache, num_pages, page_size, g, d);
       return;
     }
-    // The values lie in front of the keys.
+    // The values are stored before the keys.
     char* keys = data + plane_bytes;
     if (layout == Layout::kSeparateHeadMajor) {
       kv_ = PagedKv::HeadMajor(keys, data, cache, num_pages, page_size, g, d);
@@ -108,7 +108,7 @@ class Call {
     if (cache == DType::kI8) MakeScales(gap);
   }
 
-  // The scales of the values lie in front of those of the keys as well.
+  // The scales of the values are also stored before those of the keys.
   void MakeScales(int gap) {
     const int g = shape_.kv_heads, tokens = kv_.num_pages * kv_.page_size;
     const int plane = tokens * (g * (1 + gap) + gap);

@@ -1,5 +1,5 @@
-// QkNormRopeStore against naive double loops: every storage of keys and values, head size, weight
-// type and instruction set.
+// Compares QkNormRopeStore with naive double loops: every storage of keys and values, head size,
+// weight type and instruction set.
 #include <algorithm>
 #include <utility>
 
@@ -23,8 +23,8 @@ struct RopeCase {
   int axes;
 };
 
-// Storage of either kind for two layers, filled with NaN, seen from the second: four pages of four
-// tokens in slabs of two pages, or two rows of eight tokens.
+// Storage of either kind for two layers, filled with NaN, with a view of the second layer. It has
+// four pages of four tokens in slabs of two pages, or two rows of eight tokens.
 class KvStorage {
  public:
   KvStorage(Ops& ops, DType dtype, int kv_heads, int head_dim, KvView::Kind kind) {
@@ -56,7 +56,7 @@ class KvStorage {
   // Contiguous rows are numbered from 1.
   int first_slot() const { return view_.kind == KvView::Kind::kPaged ? 0 : page_size_; }
   const KvView& view() const { return view_; }
-  // All bytes of it.
+  // Returns all its bytes.
   std::vector<char> Get() const {
     std::vector<char> all;
     for (const Matrix& slab : slabs_) {
@@ -65,7 +65,7 @@ class KvStorage {
     }
     return all;
   }
-  // The values of a key or value, whose bytes become those of storage that nobody wrote to.
+  // Returns the values of a key or value. Resets its bytes in `all` to those of unwritten storage.
   std::vector<float> Take(std::vector<char>* all, int slot, int head, bool value) const {
     slot -= first_slot();
     char* const run = all->data() + slot / page_size_ * PageBytes() +
@@ -92,7 +92,8 @@ class KvStorage {
 
 constexpr int kRopeTokens = 11, kMaxPos = 50;
 
-// Heads of x [tokens, heads, d] normalised (unless `norm` is empty) and rotated, in double.
+// Returns the heads of x [tokens, heads, d], normalised (unless `norm` is empty) and rotated, in
+// double precision.
 std::vector<double> NaiveRope(const std::vector<float>& x, const std::vector<float>& norm, int d,
                               const std::vector<int32_t>& axis_of_pair,
                               const std::vector<int32_t>& positions) {

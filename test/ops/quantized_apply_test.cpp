@@ -1,6 +1,6 @@
-// Linear layers with quantised weights on every device, with factors of every float type: against
-// double-precision loops over (code - zero) * scale, each code alone, and the promise of Apply that
-// a row's bits do not depend on the other rows.
+// Linear layers with quantised weights on every device, with each compute type. Compares with
+// double-precision loops over (code - zero) * scale and checks each code by itself. Also tests the
+// guarantee of Apply that a row's bits do not depend on the other rows.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ using Kind = WeightFormat::Kind;
 constexpr Kind kKinds[] = {Kind::kInt4, Kind::kInt8, Kind::kE4M3};
 constexpr int kWholeRow = 1 << 30;
 
-// A layer of several parts with the numbers behind it; offset as of QuantizedOnDevice.
+// A layer of several parts with the numbers that they store; `offset` as in QuantizedOnDevice.
 struct Layer {
   std::vector<QuantizedNumbers> numbers;
   std::vector<std::unique_ptr<QuantizedOnDevice>> matrices;
@@ -96,7 +96,7 @@ class QuantizedApplyTest : public TypedOpsTest {
   const std::unique_ptr<Ops> ops_ = Make(Determinism::kStrict);
   const DType activation_ = ops_->ActivationType(factors());
 
-  // Rows of x are `gap` elements apart; y is [tokens, columns] f32, before it is added to.
+  // Rows of x have gaps of `gap` elements; y is [tokens, columns] f32, before it is added to.
   static std::vector<float> Run(Ops& ops, const Layer& layer, const std::vector<float>& x,
                                 Epilogue epilogue = Epilogue::kStore, int gap = 0,
                                 int num_decode_rows = ApplyArgs::kAllRows,
@@ -108,8 +108,8 @@ class QuantizedApplyTest : public TypedOpsTest {
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(QuantizedApplyTest);
 
-// Each token is one column: what comes out is the weight itself, at every place of a turn and of
-// the tail behind it.
+// Each token selects one column: the output is the weight itself. Covers every index in an
+// iteration of the kernel's loop and in the remainder after it.
 TEST_P(QuantizedApplyTest, EveryCodeMinusEveryZeroIsExact) {
   constexpr int kColumns = 288;
   for (const Kind kind : kKinds) {
@@ -118,7 +118,8 @@ TEST_P(QuantizedApplyTest, EveryCodeMinusEveryZeroIsExact) {
       const int64_t groups = n.format.column_groups(kColumns);
       for (int r = 0; r < n.rows; ++r) {
         for (int i = 0; i < kColumns; ++i) {
-          // INT4: in each row and its zero all codes; else all codes in the rows of a zero.
+          // INT4: each row, with its zero point, has all codes. INT8 and FP8: the rows of a zero
+          // point have all codes together.
           const int code = kind == Kind::kInt4 ? (i + r) % 16 : (i + 73 * r) % 256;
           const bool is_nan = kind == Kind::kE4M3 && (code & 127) == 127;
           n.codes.push_back(static_cast<uint8_t>(is_nan ? 0 : code));
@@ -152,8 +153,8 @@ struct Size {
   bool zeros;
   int gap, offset, group_rows;
 };
-// Fewer and more columns than a block, a turn and the turns of each number of warps; each number of
-// tokens around those that have a kernel of their own; rows and codes at odd addresses.
+// Fewer and more columns than a block, one iteration, and the iterations of each number of warps.
+// Each number of tokens around those with their own kernels. Rows and codes at odd addresses.
 const Size kSizes[] = {
     {1, 32, 1, 32, DType::kF16, true, 0, 0, 1},
     {17, 64, 2, 64, DType::kBF16, false, 0, 0, 1},
@@ -213,7 +214,7 @@ std::vector<double> SwiGlu(const std::vector<double>& sums, int half) {
   return products;
 }
 
-// Decode rows exactly, prompt rows within the rounding of a weight to the type of its factors.
+// Decode rows are exact; prefill rows are within the rounding error of a weight's compute type.
 TEST_P(QuantizedApplyTest, PartsBiasesAndEpilogues) {
   constexpr int kColumns = 160;
   const auto prompts = Make(Determinism::kOn);
@@ -252,7 +253,8 @@ TEST_P(QuantizedApplyTest, PartsBiasesAndEpilogues) {
   }
 }
 
-// Rows of a layer whose weights become dense a panel at a time, in scratch memory for few rows.
+// Rows of a layer whose weights are dequantised one panel at a time, in scratch memory for few
+// rows.
 TEST_P(QuantizedApplyTest, PromptRowsPassThroughPanels) {
   constexpr int kColumns = 160, kTokens = 19;
   OpsLimits limits;
@@ -282,8 +284,9 @@ TEST_P(QuantizedApplyTest, PromptRowsPassThroughPanels) {
   }
 }
 
-// Decode rows have the bits they have alone, prompt rows those they have in any other batch; and on
-// the emulated device, whose product for prompts is another, the two differ unless strict.
+// Decode rows have the same bits as alone; prefill rows have the same bits as in any other batch.
+// On the emulated device, which has a separate product for prefill rows, the two differ unless
+// strict.
 TEST_P(QuantizedApplyTest, RowsDependOnTheirKind) {
   constexpr int kColumns = 1056, kTokens = 40, kRows = 40;
   const auto prompts = Make(Determinism::kOn);

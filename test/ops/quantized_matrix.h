@@ -1,5 +1,5 @@
-// Quantised matrices for tests: codes, zeros and scales as numbers, and their bytes on a device.
-// What a code means is written here once more, from the formats' definitions.
+// Quantised matrices for tests: codes, zero points and scales as numbers, and their bytes on a
+// device. The meaning of a code is implemented here again, from the formats' definitions.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ inline WeightFormat Quantized(WeightFormat::Kind kind, DType factor_type, int gr
           .group_rows = group_rows};
 }
 
-// The number of codes that a format has, and that mean a number: those of E4M3 without NaN.
+// Returns a random code of the format that is a number: for E4M3, not NaN.
 inline int RandomCode(const WeightFormat& format, std::mt19937& rng) {
   const int code = static_cast<int>(rng() >> 8) & ((1 << format.code_bits()) - 1);
   const bool is_nan = format.kind == WeightFormat::Kind::kE4M3 && (code & 127) == 127;
@@ -54,7 +54,7 @@ struct QuantizedNumbers {
   }
 };
 
-// Random codes and zeros, and scales that make values of about 1.
+// Returns random codes and zero points, and scales that make values of about 1.
 inline QuantizedNumbers RandomQuantized(const WeightFormat& format, int rows, int columns,
                                         bool with_zeros, uint32_t seed) {
   std::mt19937 rng(seed);
@@ -75,7 +75,7 @@ inline QuantizedNumbers RandomQuantized(const WeightFormat& format, int rows, in
   return n;
 }
 
-// The numbers on a device; codes begin `offset` bytes behind an aligned address.
+// The numbers on a device; codes begin `offset` bytes after an aligned address.
 class QuantizedOnDevice {
  public:
   QuantizedOnDevice(Ops& ops, const QuantizedNumbers& n, int offset = 0)

@@ -254,7 +254,7 @@ TEST_P(SampleTest, NonFiniteLogits) {
   }
 }
 
-// Rows that follow each other begin at any multiple of 4 bytes.
+// Consecutive rows begin at any multiple of 4 bytes.
 TEST_P(SampleTest, RowsAreReadToTheirEndsWhereverTheyBegin) {
   for (int vocab : {1, 6, 67, 516, 1030, 8209}) {
     std::vector<std::vector<float>> logits;
@@ -338,8 +338,8 @@ TEST_P(SampleTest, FiltersKeepExactlyTheNaiveSet) {
   }
 }
 
-// As many ids as real vocabularies have per thread of the GPU's kernel: few pass a filter, or so
-// many that it cannot list them.
+// As many ids per thread of the GPU's kernel as in real vocabularies. Either few ids pass a filter,
+// or more than the kernel can list.
 TEST_P(SampleTest, FiltersOfWideRowsKeepTheNaiveSet) {
   const std::vector<float> logits = RandomFloats(20000, 22, 2.0f);
   for (const Params& p :
@@ -353,8 +353,8 @@ TEST_P(SampleTest, FiltersOfWideRowsKeepTheNaiveSet) {
   }
 }
 
-// Top-p counts what top-k leaves, min-p comes last: of 0.4, 0.35, 0.05 and forty times 0.005 the
-// nucleus of 0.9 needs the third id, which min-p keeps.
+// Top-p uses the result of top-k, and min-p comes last. Of 0.4, 0.35, 0.05 and forty times 0.005,
+// the nucleus of 0.9 needs the third id, which min-p keeps.
 TEST_P(SampleTest, TopPLooksAtTheWholeTopKNotAtWhatMinPLeaves) {
   std::vector<float> logits(100, -100.0f);
   logits[10] = std::log(0.4f);
@@ -365,7 +365,8 @@ TEST_P(SampleTest, TopPLooksAtTheWholeTopKNotAtWhatMinPLeaves) {
   ExpectDistribution(Draws(*ops_, logits, p, 640), NaiveProbabilities(logits, p), "min-p last");
 }
 
-// With equal logits at the border the lowest ids stay; with all ids drawn often, the set is exact.
+// If logits at the border are equal, the lowest ids stay. All ids are drawn often, so the set is
+// exact.
 TEST_P(SampleTest, TiesAtTheBorderKeepTheLowestIds) {
   std::vector<float> logits(200, 0.0f);
   logits[150] = 1.0f;
@@ -400,7 +401,7 @@ TEST_P(SampleTest, PenaltiesChangeTheListedIdsOnly) {
   EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.repetition = 1.5f, .counts = {{0, 0}}}), 1);
   EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.repetition = 1.3f, .counts = {{0, 0}}}), 0);
   EXPECT_EQ(SampleOne(*ops_, {-2, -3, -9}, {.repetition = 2.0f, .counts = {{0, 1}}}), 1);
-  // Presence and frequency look at generated ids only.
+  // Presence and frequency penalties apply to generated ids only.
   EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.presence = 1.5f, .counts = {{0, 0}}}), 0);
   EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.presence = 1.5f, .counts = {{0, 1}}}), 1);
   EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.frequency = 0.4f, .counts = {{0, 2}}}), 0);

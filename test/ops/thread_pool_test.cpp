@@ -1,5 +1,5 @@
-// ThreadPool: all work is done and visible, nobody waits for a thread that the system does not run,
-// idle threads sleep, more threads than CPUs work.
+// ThreadPool: all work is done and visible, no thread waits for one that the system does not run,
+// idle threads sleep, and more threads than CPUs work.
 #include "kuiper/kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace kuiper::cpu {
 namespace {
 
 #ifdef __linux__
-// Whether the kernel says that all threads of this process but the main one sleep.
+// True if the kernel reports that all threads of this process except the main one sleep.
 bool OthersSleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(getpid())) continue;
@@ -38,14 +38,14 @@ bool OthersSleep() {
   }
   return true;
 }
-// Ends when the workers have parked; those that never do fail the test by its time limit.
+// Returns when the workers are parked; if they never park, the test fails by its time limit.
 void AwaitParking() {
   while (!OthersSleep()) std::this_thread::yield();
 }
 #endif
 
 #ifdef __linux__
-// Holds a thread of this process in a signal handler, as a system does that has other work to do.
+// Holds a thread of this process in a signal handler, like a system that runs other work instead.
 class HeldThread {
  public:
   explicit HeldThread(pid_t thread) {
@@ -73,7 +73,7 @@ class HeldThread {
   }
 
  private:
-  static int held_[2], released_[2];  // handlers know no object
+  static int held_[2], released_[2];  // static, because handlers have no object
   bool is_released_ = false;
 };
 int HeldThread::held_[2], HeldThread::released_[2];
@@ -96,7 +96,8 @@ TEST(ThreadPool, DoesNotWaitForAThreadThatIsKeptFromEntering) {
   }
   held.Release();
   int calls[3] = {};
-  pool.RunOnEach([&](int index, int) { ++calls[index]; });  // it came back, for this run only
+  // The thread came back, for this run only.
+  pool.RunOnEach([&](int index, int) { ++calls[index]; });
   for (int count : calls) EXPECT_EQ(count, 1);
 }
 

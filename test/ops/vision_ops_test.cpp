@@ -1,6 +1,6 @@
-// What a vision tower needs besides the ops of decoders, against naive double loops: LayerNorm,
-// AddWeightedRows, the GELUs behind a linear layer, and attention whose keys and values lie in the
-// matrix that the projection wrote.
+// Compares the additional ops of vision encoders with naive double loops: LayerNorm,
+// AddWeightedRows, and the GELUs after a linear layer. Also tests attention whose keys and values
+// are in the matrix that the projection wrote.
 #include <cmath>
 #include <utility>
 
@@ -19,7 +19,7 @@ class VisionOpsTest : public TypedOpsTest {
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(VisionOpsTest);
 
-// A mean far above the deviation as well.
+// Includes a mean far above the standard deviation.
 TEST_P(VisionOpsTest, LayerNormMatchesNaive) {
   constexpr int kRows = 5;
   OnEveryTarget(device(), [&](const std::string& target) {
@@ -93,8 +93,8 @@ double Gelu(Epilogue epilogue, double y) {
   return 0.5 * y * (1 + std::tanh(std::sqrt(2 / M_PI) * (y + 0.044715 * y * y * y)));
 }
 
-// (outputs, K, T): few tokens and many, rows that no library takes; as rows of decode steps and of
-// prompts. The activation is that of the sums, which kStore gives.
+// (outputs, K, T): few tokens and many, rows that no library supports, as decode rows and as
+// prefill rows. The result must be the activation of the sums that kStore gives.
 TEST_P(VisionOpsTest, GeluFollowsTheSums) {
   const int sizes[][3] = {{1, 8, 1}, {7, 40, 3}, {600, 72, 2}, {37, 136, 6}, {96, 24, 70}};
   for (const Epilogue epilogue : {Epilogue::kGeluTanh, Epilogue::kGeluErf}) {
@@ -120,7 +120,7 @@ TEST_P(VisionOpsTest, GeluFollowsTheSums) {
   }
 }
 
-// K = 1 and a weight of one make the sums anything.
+// With K = 1 and a weight of one, the sums can be anything.
 TEST_P(VisionOpsTest, GeluSurvivesExtremesAndKeepsNaN) {
   const std::vector<float> sums = {0.0f,  -0.0f,  0.5f, -0.5f, 6.0f, -6.0f,
                                    60.0f, -60.0f, 3e4f, -3e4f, kNaN};
@@ -144,8 +144,8 @@ TEST_P(VisionOpsTest, GeluSurvivesExtremesAndKeepsNaN) {
   }
 }
 
-// [q | k | v] of each head in the columns of one matrix, frames of `len` rows: keys are rotated
-// where they stand, and each row sees its frame.
+// [q | k | v] of each head in the columns of one matrix, frames of `len` rows. Keys are rotated in
+// place, and each row attends to its own frame.
 struct Heads {
   int heads, dim, frames, len;
   int hidden() const { return heads * dim; }
@@ -247,7 +247,8 @@ TEST_P(VisionOpsTest, AttentionReadsTheMatrixOfTheProjection) {
                                      .max_kv_len = s.len},
                             .scale = static_cast<float>(1 / std::sqrt(s.dim)),
                             .options = {.causal = false}});
-    // Queries and keys are rounded when they are rotated, softmax weights on tensor cores.
+    // Queries and keys are rounded when they are rotated, softmax weights are rounded on tensor
+    // cores.
     ExpectNear(out.Get(), NaiveFrames(s, {qkv.begin(), qkv.end()}, cos_sin, positions),
                3e-5 + 8 * rounding_, rounding_, "head_dim " + std::to_string(s.dim));
   }

@@ -1,4 +1,4 @@
-// WeightFormat and WeightMatrix: what a format takes, and which tensors belong to it.
+// WeightFormat and WeightMatrix: supported shapes of a format, and the tensors that it requires.
 #include "kuiper/ops/weight_format.h"
 
 #include <gtest/gtest.h>

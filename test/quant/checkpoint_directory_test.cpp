@@ -1,5 +1,5 @@
-// The files of a checkpoint while it is written: parts, shards of them, and what a killed run
-// leaves.
+// The files of a checkpoint while it is written: parts, shards of them, and the files that a killed
+// run leaves.
 #include "kuiper/quant/checkpoint_directory.h"
 
 #include <gtest/gtest.h>
@@ -100,8 +100,8 @@ TEST(CheckpointDirectoryTest, OneShardNeedsNoIndex) {
   EXPECT_EQ(file->header().tensors.size(), 7u);
 }
 
-// Each state of the folder between two steps of Finish: shards that are written, and parts that are
-// removed up to the last one, or still there.
+// Tests each state of the folder between two steps of Finish: some shards are written, and the
+// parts they contain are removed. The last of these parts may still exist.
 TEST(CheckpointDirectoryTest, ContinuesAfterAKillBetweenShards) {
   const test::TempDir whole, begun;
   {
@@ -113,7 +113,8 @@ TEST(CheckpointDirectoryTest, ContinuesAfterAKillBetweenShards) {
   ASSERT_TRUE(Finish(*Open(whole.path()), &bytes).ok());
   const auto expected = FilesOf(whole.path());
   const std::string state = test::ReadFile(begun / "quantize.state") + "shards 4 7\n";
-  constexpr int kPartsOfShards[] = {0, 1, 1, 2, 4};  // that the first shards hold as a whole
+  // Parts that are completely in the first shards.
+  constexpr int kPartsOfShards[] = {0, 1, 1, 2, 4};
   for (size_t num_shards = 0; num_shards <= kShards.size(); ++num_shards) {
     for (const int num_kept : {0, 1}) {
       const test::TempDir dir;

@@ -25,7 +25,7 @@ float Stored(DType type, float x) {
                                 : x;
 }
 
-// For each value no other code is nearer; scales are what their type holds; extremes fit.
+// No other code is nearer to a value; scales are values of their type; extremes fit.
 TEST(Codes, AreTheNearestOnTheirGrid) {
   for (const int bits : {4, 8}) {
     for (const bool symmetric : {true, false}) {

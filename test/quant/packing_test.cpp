@@ -41,7 +41,7 @@ CodedMatrix MatrixOf(const CodeScheme& scheme, int64_t out, const std::vector<in
   return matrix;
 }
 
-// test/data/packed_weights.json: what the format's own package makes of the same codes.
+// test/data/packed_weights.json has the result of the format's own package for the same codes.
 TEST(Packing, CompressedTensorsAsItsPackage) {
   const auto text =
       ReadTextFile(test::Source("test/data/packed_weights.json"), 1 << 20, StatusCode::kInput);
@@ -76,7 +76,7 @@ TEST(Packing, CompressedTensorsAsItsPackage) {
   }
 }
 
-// The vector of AutoAWQ's layout: columns 0 .. 7 with the codes 0 .. 7 are the word 0x75316420.
+// The example of AutoAWQ's layout: columns 0 .. 7 with the codes 0 .. 7 are the word 0x75316420.
 TEST(Packing, AwqPutsColumnsInItsOrder) {
   const int in = 32, out = 16;
   std::vector<int32_t> codes, zeros;
@@ -91,7 +91,7 @@ TEST(Packing, AwqPutsColumnsInItsOrder) {
   EXPECT_EQ(tensors[0].shape, (std::vector<int64_t>{in, out / 8}));
   const std::vector<int32_t> words = WordsOf(tensors[0]), zero_words = WordsOf(tensors[1]);
   EXPECT_EQ(words[0], 0x75316420);
-  constexpr int kColumnOf[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of a nibble
+  constexpr int kColumnOf[] = {0, 2, 4, 6, 1, 3, 5, 7};  // column of each nibble
   for (int k = 0; k < in; ++k) {
     for (int column = 0; column < out; column += 8) {
       for (int nibble = 0; nibble < 8; ++nibble) {
@@ -107,7 +107,7 @@ TEST(Packing, AwqPutsColumnsInItsOrder) {
   EXPECT_STREQ(tensors[2].type->name, "F16");
 }
 
-// What is written must be readable as what it is: a vision tower stays in full.
+// A written checkpoint must be readable as such: a vision encoder stays dense.
 TEST(QuantizedConfigTest, LeavesAVisionTowerOut) {
   for (const char* model : {R"({})", R"({"vision_config": {}})"}) {
     for (const CheckpointFormat format :

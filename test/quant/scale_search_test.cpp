@@ -113,7 +113,7 @@ TEST(ScaleSearch, EnergyIsThatOfNaiveLoops) {
   EXPECT_NEAR(OutputEnergy(w, StatisticsOf(x), *ops), naive, 1e-4 * naive);
 }
 
-// The scales that were found make a smaller error than none, which is among the candidates.
+// The found scales make a smaller error than no scales, which are among the candidates.
 TEST(ScaleSearch, FindsScalesThatHelpLargeInputs) {
   const auto ops = MakeCpu();
   const std::vector<float> x = Inputs();
@@ -135,7 +135,7 @@ TEST(ScaleSearch, FindsScalesThatHelpLargeInputs) {
   EXPECT_GT(s[0], s[1]) << "finer steps for the large inputs";
 }
 
-// Of all factors none makes a smaller error of the group; an outlier is given up.
+// No other factor makes a smaller error of the group; an outlier is clipped.
 TEST(ScaleSearch, ShrinksAreTheBestOfTheirGroups) {
   const std::vector<float> x = Inputs();
   FloatMatrix w = Weights();

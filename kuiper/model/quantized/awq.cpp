@@ -9,10 +9,10 @@ namespace kuiper {
 namespace {
 
 constexpr int kPerWord = 8;
-// Where a word has its outputs 0 to 7.
+// Position of each of the outputs 0 to 7 in a word.
 constexpr int kPosition[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Eight words of eight codes: code j of word i goes to code i of word j.
+// Transposes eight words of eight codes: code j of word i becomes code i of word j.
 void TransposeCodes(uint32_t (&words)[kPerWord]) {
   constexpr std::pair<int, uint32_t> kSteps[] = {
       {4, 0x0000FFFFu}, {2, 0x00FF00FFu}, {1, 0x0F0F0F0Fu}};
@@ -26,10 +26,10 @@ void TransposeCodes(uint32_t (&words)[kPerWord]) {
   }
 }
 
-// A unit is eight inputs: a word of each of eight outputs.
+// A unit is eight inputs, which is one word of each of eight outputs.
 void UnpackCodes(const PackedTensor& tensor, PackedTensor::Piece piece, char* out) {
   const int64_t row_bytes = tensor.becomes.shape[1];
-  const int64_t words = tensor.becomes.shape[0] / kPerWord;  // in a row of the file
+  const int64_t words = tensor.becomes.shape[0] / kPerWord;  // words in a row of the file
   const int64_t units = static_cast<int64_t>(piece.bytes.size()) / tensor.unit_bytes;
   for (int64_t column = 0; column < words; ++column) {
     for (int64_t unit = 0; unit < units; ++unit) {

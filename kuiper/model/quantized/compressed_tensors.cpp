@@ -1,6 +1,6 @@
-// pack-quantized of compressed-tensors: weight_packed [out, in * bits / 32], whose bytes are those
-// of the matrix in memory, weight_scale [out, groups], weight_shape [2] and, unless symmetric,
-// weight_zero_point [out * bits / 32, groups], whose words hold consecutive outputs.
+// pack-quantized of compressed-tensors. weight_packed [out, in * bits / 32] has the bytes of the
+// matrix in memory. The other tensors are weight_scale [out, groups], weight_shape [2] and, unless
+// symmetric, weight_zero_point [out * bits / 32, groups], whose words hold consecutive outputs.
 #include <utility>
 
 #include "kuiper/model/quantized/packed_bytes.h"

@@ -1,5 +1,5 @@
-// FP8 in blocks, as Qwen publishes it: weight [out, in] of E4M3 and weight_scale_inv, a factor for
-// each block of [128, 128]. Both are used as they lie in the file.
+// Block-wise FP8, as Qwen publishes it: weight [out, in] of E4M3, and weight_scale_inv, a scale for
+// each block of [128, 128]. Both are used in place.
 #include <utility>
 
 #include "kuiper/model/quantized/packed_bytes.h"
@@ -7,7 +7,7 @@
 namespace kuiper {
 namespace {
 
-// The two codes of E4M3 that are no number would spoil every output of their row.
+// Refuses the two NaN codes of E4M3, which would spoil every output of their row.
 Status VerifyNumbers(const PackedTensor& tensor, PackedTensor::Piece piece) {
   unsigned char is_nan = 0;
   for (const char c : piece.bytes) is_nan |= static_cast<unsigned char>((c & 0x7F) == 0x7F);

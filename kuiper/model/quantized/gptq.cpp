@@ -1,7 +1,6 @@
-// GPTQ's packing, and AutoRound's after it: qweight [in * bits / 32, out], qzeros
-// [groups, out * bits / 32], scales [groups, out] and g_idx [in]. A word holds consecutive inputs,
-// or outputs of qzeros, from its low bits on, so that matrices lie here word by word as in memory,
-// but transposed.
+// GPTQ's packing, which AutoRound also uses: qweight [in * bits / 32, out], qzeros [groups, out *
+// bits / 32], scales [groups, out] and g_idx [in]. A word holds consecutive inputs (in qzeros:
+// outputs), starting at its low bits. The words are those of the matrix in memory, but transposed.
 #include <utility>
 
 #include "kuiper/model/quantized/packed_bytes.h"
@@ -15,7 +14,8 @@ void UnpackZeros(const PackedTensor& tensor, PackedTensor::Piece piece, char* ou
   UnpackZerosByGroup(tensor, piece, kInOrder, out);
 }
 
-// Columns that were sorted by importance (desc_act) do not share scales with their neighbours.
+// Columns sorted by importance (desc_act) do not share scales with their neighbours, so refuses
+// them.
 Status CheckGroupIndex(const StoredTensor& index, int64_t group_columns) {
   for (int64_t column = 0; column < index.shape[0]; ++column) {
     const int32_t group = LoadWord<int32_t>(index.bytes.data() + column * 4);

@@ -41,7 +41,7 @@ bool QuantizeRows(const char* from, DType dtype, int64_t rows, int64_t in, char*
       const float scale = largest / kLargestCode;
       *scales++ = scale;
       for (int64_t i = 0; i < n; ++i) {
-        // A group of the smallest numbers may have no scale: it is zero.
+        // The scale of a group of tiny values may round to 0; the whole group then becomes zero.
         const float steps = scale > 0.0f ? std::nearbyint(values[i] / scale) : 0.0f;
         const float code = std::clamp(steps, -kLargestCode, kLargestCode) + middle;
         *codes++ = static_cast<char>(static_cast<unsigned char>(code));

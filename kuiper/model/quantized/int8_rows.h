@@ -1,4 +1,4 @@
-// Dense rows as codes of 8 bits, for a matrix that is quantised while it is loaded. Pure functions.
+// Quantises dense rows to INT8, for a matrix that is quantised while it is loaded. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace kuiper {
 
-// Groups of 128 columns of a row, symmetric, with scales in FP32.
+// Returns the format: groups of 128 columns of a row, symmetric, with scales in FP32.
 WeightFormat Int8RowsFormat();
-// Row-major rows [rows, in] of a float type, not necessarily aligned, become codes [rows, in] and
-// scales [rows, groups of in]: the largest magnitude of a group becomes 127 away from the middle.
-// False when a value is not finite.
+// Quantises row-major rows [rows, in] of a float type, not necessarily aligned, to codes [rows, in]
+// and scales [rows, groups of in]. The largest magnitude of a group is 127 away from the middle
+// code. Returns false if a value is not finite.
 [[nodiscard]] bool QuantizeRows(const char* from, DType dtype, int64_t rows, int64_t in,
                                 char* codes, float* scales);
 

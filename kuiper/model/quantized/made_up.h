@@ -1,4 +1,4 @@
-// Codes and scales that nobody trained, for quantised matrices of a shape without files.
+// Random quantised values and scales, for quantised matrices of a given shape without files.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace kuiper {
 
-// Each code may occur but those of E4M3 that are no numbers.
+// Writes random codes. Any code may occur except the NaN codes of E4M3.
 void MakeUpCodes(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
-// A code in a byte.
+// Writes random zero points, one code per byte.
 void MakeUpZeros(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
-// Small positive factors that make weights about as large as trained ones.
+// Writes small positive scales, which make weights about as large as trained ones.
 void MakeUpScales(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
 
 }  // namespace kuiper

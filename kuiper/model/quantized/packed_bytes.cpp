@@ -5,7 +5,7 @@
 namespace kuiper {
 namespace {
 
-// All codes of a word as they are stored for the middle code.
+// Checks that every code of a word is the stored form of the middle code.
 Status VerifyMiddle(const PackedTensor& tensor, PackedTensor::Piece piece) {
   const int bits = tensor.code_bits, middle = 1 << (bits - 1);
   const uint32_t code = static_cast<uint32_t>(middle - tensor.zero_offset);

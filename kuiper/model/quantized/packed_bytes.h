@@ -1,5 +1,5 @@
-// What the packings of codes have in common: words of 32 bits in a file, and tensors that lie
-// transposed there. Files are little-endian, and so is every machine this runs on.
+// Helpers that the packings share, for 32-bit words in a file and for tensors that are transposed
+// there. Files are little-endian, and so is every machine this runs on.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ T LoadWord(const char* from) {
   return word;
 }
 
-// Code `i`, from the low bits, of a word.
+// Returns code `i` of a word, counted from the low bits.
 inline uint32_t CodeOf(uint32_t word, int i, int bits) {
   return (word >> (i * bits)) & ((1u << bits) - 1);
 }
 
-// The file's tensor [units, n] of elements of T becomes its transpose [n, units].
+// Transposes a piece of the file's tensor [units, n] of elements of T into [n, units].
 template <typename T>
 void Transpose(const PackedTensor& tensor, PackedTensor::Piece piece, char* out) {
   constexpr int64_t kBlock = 64 / sizeof(T);  // columns of the file that share a cache line
@@ -42,12 +42,12 @@ void Transpose(const PackedTensor& tensor, PackedTensor::Piece piece, char* out)
   }
 }
 
-// Of a file with tensors [groups, out]: its scales, and its zeros in words of several codes.
-// `unpack` reads the words; symmetric zeros are verified and become nothing.
+// Scales and zero points of a file with tensors [groups, out], where a word holds several zero
+// points. `unpack` reads the words. Symmetric zero points are verified and then dropped.
 PackedTensor ScalesByGroup(StoredTensor stored);
 PackedTensor ZerosByGroup(const QuantizationConfig& config, StoredTensor stored, int64_t out,
                           decltype(PackedTensor::unpack) unpack);
-// For such an `unpack`: row i of the rows that share a word has the code at position[i].
+// Helper of such an `unpack`: row i of the rows that share a word has the code at position[i].
 void UnpackZerosByGroup(const PackedTensor& tensor, PackedTensor::Piece piece,
                         std::span<const int> position, char* out);
 

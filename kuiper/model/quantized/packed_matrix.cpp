@@ -11,9 +11,9 @@ namespace {
 
 using Packing = QuantizationConfig::Packing;
 
-// How one packing is recognised and read.
+// Recognises and reads one packing.
 struct Reader {
-  const char* suffix;  // of the tensor that holds the codes
+  const char* suffix;  // name suffix of the tensor that holds the codes
   StatusOr<PackedMatrix> (*read)(const QuantizationConfig& config, const TensorReader& reader);
 };
 
@@ -30,7 +30,7 @@ bool IsDense(const StoredTensor& t) {
   return t.Is("F32") || t.Is("F16") || t.Is("BF16");
 }
 
-// What is dense although the configuration does not except it. A vocabulary's matrix may be.
+// Checks a dense matrix that the configuration does not exclude. A vocabulary matrix may be dense.
 Status CheckExcluded(const QuantizationConfig& config, const Weight& weight,
                      const StoredTensor& dense) {
   if (weight.role == WeightRole::kVocabulary ||

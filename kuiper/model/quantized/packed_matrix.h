@@ -1,6 +1,6 @@
-// A quantised matrix as the tensors of a file hold it, and what each becomes in memory. The readers
-// find the tensors of their format, check types and shapes and read next to nothing; the loader
-// then moves the bytes (WeightPlacer). Reading and checking bytes are pure functions.
+// A quantised matrix as the tensors of a file hold it, and how each tensor is converted. The
+// readers find the tensors of their format, check types and shapes, and read almost no data. The
+// loader then moves the bytes (WeightPlacer). The functions that read and check bytes are pure.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct StoredTensor {
   std::string file = {}, name = {};  // for messages
   const SafetensorsType* type = nullptr;
   std::vector<int64_t> shape = {};
-  std::string_view bytes = {};  // as many as type and shape say
+  std::string_view bytes = {};  // number of bytes given by type and shape
 
   bool Is(const char* type_name) const { return type == FindSafetensorsType(type_name); }
 };
-// Nothing: there is no such tensor.
+// Returns nothing if there is no such tensor.
 using TensorFinder = std::function<std::optional<StoredTensor>(const std::string& name)>;
 
-// How bytes of a file become one tensor of a WeightMatrix.
+// How bytes of a file are converted to one tensor of a WeightMatrix.
 struct PackedTensor {
   // Units [first, first + piece.size() / unit_bytes) of the file's tensor.
   struct Piece {
@@ -41,15 +41,15 @@ struct PackedTensor {
   };
 
   StoredTensor stored = {};
-  // What it becomes: type and shape, without data. Of rank 0: nothing, it is only verified.
+  // The resulting type and shape, without data. Rank 0: the tensor is only verified.
   Tensor becomes = {};
-  int64_t unit_bytes = 1;  // pieces are whole units
-  int code_bits = 8;       // of packed zeros
+  int64_t unit_bytes = 1;  // each piece is a whole number of units
+  int code_bits = 8;       // bits per code of packed zero points
   int zero_offset = 0;     // QuantizationConfig::zero_offset
-  // kModel for what no correct file holds; null: any bytes are right.
+  // Returns kModel if no correct file can hold these bytes; null if any bytes are valid.
   Status (*verify)(const PackedTensor& tensor, Piece piece) = nullptr;
-  // Writes what the piece becomes to its places in `out`, all of the tensor; null: the bytes are
-  // `becomes` as they stand.
+  // Writes the converted piece to its position in `out`, which is the whole tensor. Null: the bytes
+  // are those of `becomes`, unchanged.
   void (*unpack)(const PackedTensor& tensor, Piece piece, char* out) = nullptr;
 };
 
@@ -57,7 +57,7 @@ struct PackedMatrix {
   WeightFormat format;  // without factor_type
   PackedTensor values = {}, scales = {}, zeros = {};
 
-  // Of the WeightMatrix.
+  // Bytes of the resulting WeightMatrix.
   int64_t bytes() const { return Bytes(values) + Bytes(scales) + Bytes(zeros); }
 
  private:
@@ -66,34 +66,35 @@ struct PackedMatrix {
   }
 };
 
-// The matrix of a linear layer in the packing of the configuration; nothing when the file has it
-// dense, as tensors tell. kModel when a tensor is missing, or contradicts config.json or another.
+// Returns the matrix of a linear layer in the configured packing, or nothing if the tensors show
+// that the file has it dense. Returns kModel if a tensor is missing, or contradicts config.json or
+// another tensor.
 StatusOr<std::optional<PackedMatrix>> FindPacked(const QuantizationConfig& config,
                                                  const Weight& weight, const TensorFinder& find);
 
-// Whether a tensor has the scales of a packed matrix, which keep their type, or is the factor of an
-// FP8 KV cache.
+// IsScales: the tensor holds the scales of a packed matrix, which keep their type. IsKvScale: it is
+// a scale of an FP8 KV cache.
 bool IsScales(std::string_view tensor_name);
 bool IsKvScale(std::string_view tensor_name);
 
-// For the authors of readers.
-// "model.layers.0.mlp.up_proj" of its ".weight".
+// For the readers. Returns "model.layers.0.mlp.up_proj" for a weight with ".weight" after it.
 std::string ModuleOf(const Weight& weight);
 class TensorReader {
  public:
   TensorReader(const QuantizationConfig& config, const Weight& weight, const TensorFinder& find);
 
-  // `module.suffix` of one of the types; kModel when it is missing, or has another type or shape.
+  // Returns `module.suffix` of one of the types; kModel if it is missing, or has another type or
+  // shape.
   StatusOr<StoredTensor> Require(const char* suffix, std::initializer_list<const char*> types,
                                  const std::vector<int64_t>& shape) const;
-  // One of the float types that scales have.
+  // Returns a tensor in one of the float types that scales may have.
   StatusOr<StoredTensor> RequireScales(const char* suffix, int64_t rows, int64_t columns) const;
   std::optional<StoredTensor> Find(const char* suffix) const;
   Status Missing(const char* suffix) const;
 
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
-  int64_t groups() const;  // of columns
+  int64_t groups() const;  // column groups
 
  private:
   const QuantizationConfig& config_;
@@ -103,10 +104,10 @@ class TensorReader {
 };
 Status TensorError(const StoredTensor& tensor, const std::string& what,
                    const std::string& hint = "");
-// A PackedTensor whose bytes are [rows, columns] of this type as they stand.
+// Returns a PackedTensor whose bytes are [rows, columns] of this type, unchanged.
 PackedTensor InPlace(StoredTensor stored, DType type, int64_t rows, int64_t columns);
 
-// The readers, a file each.
+// The readers, each in a file of its own.
 StatusOr<PackedMatrix> ReadAwqMatrix(const QuantizationConfig& config, const TensorReader& reader);
 StatusOr<PackedMatrix> ReadGptqMatrix(const QuantizationConfig& config, const TensorReader& reader);
 StatusOr<PackedMatrix> ReadCompressedTensorsMatrix(const QuantizationConfig& config,

@@ -24,7 +24,7 @@ Status Unsupported(const std::string& what) {
   return Status(StatusCode::kModel, std::string(kWhere) + ": " + what, kOtherCheckpoint);
 }
 
-// `key` has one of these values, the first when it is absent.
+// Checks that `key` has one of these values; if absent, it counts as the first one.
 Status CheckName(ConfigReader& reader, const char* key, const std::vector<std::string>& supported) {
   const std::string value = reader.String(key);
   KU_RETURN_IF_ERROR(reader.status());
@@ -48,7 +48,7 @@ Status ReadBits(ConfigReader& reader, const char* key, bool four_only, Quantizat
   return OkStatus();
 }
 
-// -1 stands for a row.
+// Reads the group size; -1 means one group per row.
 Status ReadGroupSize(ConfigReader& reader, QuantizationConfig* config) {
   const int size = reader.Int("group_size", -1, kMaxGroup);
   KU_RETURN_IF_ERROR(reader.status());
@@ -84,8 +84,8 @@ Status ReadAwq(ConfigReader& reader, QuantizationConfig* config) {
   return reader.status();
 }
 
-// Reads how GPTQ stores the zeros (version 1 or 2). checkpoint_format counts if both keys are
-// there, as in transformers.
+// Reads how GPTQ stores the zero points (version 1 or 2). If both keys are present,
+// checkpoint_format takes precedence, as in transformers.
 Status ReadGptqVersion(ConfigReader& reader, QuantizationConfig* config) {
   constexpr const char* kNames[] = {"format", "checkpoint_format"};
   std::string values[2];
@@ -123,7 +123,7 @@ Status ReadGptq(ConfigReader& reader, QuantizationConfig* config) {
   return reader.status();
 }
 
-// The packings of AutoRound's own export (auto_round/inference/backend.py).
+// Reads the packings of AutoRound's own export (auto_round/inference/backend.py).
 Status ReadAutoRound(ConfigReader& reader, QuantizationConfig* config) {
   KU_RETURN_IF_ERROR(CheckName(reader, "data_type", {"int"}));
   if (reader.MaybeInt("act_bits", 1, 64).value_or(16) < 16) {
@@ -213,13 +213,13 @@ Status ReadE4M3(ConfigReader& reader, QuantizationConfig* config) {
                    &config->excluded);
 }
 
-// One step of a regular expression: a character, or any, once or as often as one likes.
+// One step of a regular expression: one character or any, matched once or any number of times.
 struct Step {
   char character = 0;
   bool is_any = false, repeats = false;
 };
 
-// Empty-handed (false) for what is not read here.
+// Returns false if the pattern uses unsupported syntax.
 bool ReadPattern(std::string_view text, std::vector<Step>* steps) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -239,8 +239,8 @@ bool ReadPattern(std::string_view text, std::vector<Step>* steps) {
   return true;
 }
 
-// Whether the steps match the beginning of `text` (Python's re.match), or all of it. Takes
-// steps * characters operations, whatever the pattern.
+// True if the steps match the beginning of `text` (Python's re.match), or all of it. Takes steps *
+// characters operations for every pattern.
 bool Matches(const std::vector<Step>& steps, std::string_view text, bool to_the_end) {
   // reached[i]: the first i characters match the steps so far.
   std::vector<bool> reached(text.size() + 1, false);
@@ -258,7 +258,7 @@ bool Matches(const std::vector<Step>& steps, std::string_view text, bool to_the_
                     : std::find(reached.begin(), reached.end(), true) != reached.end();
 }
 
-// Whether `name` is a class of transformers that holds `module`: "Qwen3MLP", "LlamaAttention".
+// True if `name` is a transformers class that contains `module`: "Qwen3MLP", "LlamaAttention".
 bool IsClassAround(std::string_view name, std::string_view module) {
   constexpr std::pair<const char*, const char*> kClasses[] = {{"MLP", "mlp."},
                                                               {"Attention", "attn."},
@@ -286,7 +286,7 @@ Exclusion MatchesPattern(std::string_view pattern, std::string_view module) {
   return Matches(steps, module, to_the_end) ? Exclusion::kYes : Exclusion::kNo;
 }
 
-// Returns the most certain of the answers that the patterns give.
+// Returns the most certain result of all patterns.
 Exclusion MatchesAny(const std::vector<std::string>& patterns, std::string_view module) {
   Exclusion answer = Exclusion::kNo;
   for (const std::string& pattern : patterns) {
