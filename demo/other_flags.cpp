@@ -1,5 +1,5 @@
-// llama.cpp flags that users may type from habit: aliases of our flags, or an error that says what
-// to type instead.
+// Flags of llama.cpp and of Kuiper's predecessor that users may type from habit. They are other
+// names of our flags, have no effect, or give an error that says what to type instead.
 #include <iterator>
 
 #include "demo/flags.h"
