@@ -43,19 +43,19 @@ class Calling {
  public:
   explicit Calling(CallTimes* times) : times_(times) {}
 
-  void Take(const HttpNews& news, double seconds) {
-    if (news.status != 200) {
-      refusal_ += news.body;
+  void Take(const HttpUpdate& update, double seconds) {
+    if (update.status != 200) {
+      refusal_ += update.body;
     } else {
-      for (const std::string& data : reader_.Push(news.body)) TakeEvent(data, seconds);
+      for (const std::string& data : reader_.Push(update.body)) TakeEvent(data, seconds);
     }
-    if (!news.has_ended) return;
+    if (!update.has_ended) return;
     times_->ended = seconds;
     if (!times_->error.empty()) return;
-    if (!news.error.ok()) {
-      times_->error = news.error.message();
-    } else if (news.status != 200) {
-      times_->error = "status " + std::to_string(news.status) + ": " + Quoted(refusal_);
+    if (!update.error.ok()) {
+      times_->error = update.error.message();
+    } else if (update.status != 200) {
+      times_->error = "status " + std::to_string(update.status) + ": " + Quoted(refusal_);
     } else if (!is_done_) {
       times_->error = "the stream ended without [DONE]";
     } else if (times_->arrivals.empty()) {
@@ -158,13 +158,13 @@ std::vector<CallTimes> RunLoad(HttpClient& client, const std::vector<PlannedCall
       last_news = Clock::now();
       ++next;
     }
-    for (const HttpNews& news :
+    for (const HttpUpdate& update :
          client.Poll(Milliseconds(static_cast<int>(std::max(pause, 0.0) * 1e3)))) {
-      const auto place = calls.find(news.call);
+      const auto place = calls.find(update.call);
       if (place == calls.end()) continue;
-      last_news = news.at;
-      place->second.Take(news, Seconds(news.at - begin));
-      if (news.has_ended) calls.erase(place);
+      last_news = update.at;
+      place->second.Take(update, Seconds(update.at - begin));
+      if (update.has_ended) calls.erase(place);
     }
     if (Clock::now() - last_news < kSilence || calls.empty()) continue;
     for (auto& [id, call] : calls) {

@@ -47,7 +47,7 @@ Status ChoosePool(const Workload& w, int longest_prompt, const OpenedModel& mode
 
 StatusOr<OpenedModel> OpenModelOf(const BenchOptions& options) {
   return options.invent.empty() ? OpenModel(options.config.model_path)
-                                : InventModel(options.invent);
+                                : MakeRandomModel(options.invent);
 }
 
 StatusOr<std::unique_ptr<Engine>> CreateEngine(const BenchOptions& options, const Workload& w) {

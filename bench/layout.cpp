@@ -16,7 +16,7 @@
 namespace kuiper::tools {
 namespace {
 
-constexpr int kTurn = 4;  // consecutive steps of one side in an alternating run
+constexpr int kStepsPerRun = 4;  // consecutive steps of one side in an alternating run
 
 // Plans a step of all sequences; `tables` is empty if the runner already has them.
 StepPlan PlanOf(const KvLoad& load, const std::vector<int32_t>& tables, int vocab, int num_kept) {
@@ -76,16 +76,16 @@ using Steps = std::function<Status(int n)>;
 
 StatusOr<double> SecondsOf(const Steps& steps) {
   const Clock::time_point begin = Clock::now();
-  KU_RETURN_IF_ERROR(steps(kTurn));
-  return SecondsSince(begin) / kTurn;
+  KU_RETURN_IF_ERROR(steps(kStepsPerRun));
+  return SecondsSince(begin) / kStepsPerRun;
 }
 
 // Measures pairs of alternating runs; the side that goes first alternates. The first pair is not
 // counted.
-StatusOr<Line> InTurns(const char* phase, const KvLoad& load, const Workload& w, const Steps& paged,
-                       const Steps& contiguous) {
+StatusOr<Line> MeasureAlternating(const char* phase, const KvLoad& load, const Workload& w,
+                                  const Steps& paged, const Steps& contiguous) {
   std::vector<double> paged_ms, contiguous_ms, ratios;
-  const int pairs = std::max(1, w.steps / kTurn) * w.repetitions;
+  const int pairs = std::max(1, w.steps / kStepsPerRun) * w.repetitions;
   for (int i = 0; i <= pairs; ++i) {
     const bool first = i % 2 == 0;
     KU_ASSIGN_OR_RETURN(const double a, SecondsOf(first ? paged : contiguous));
@@ -117,7 +117,7 @@ Status Compare(const char* phase, const KvLoad& load, const Workload& w, Side ma
   row.page_size = 0;
   KU_ASSIGN_OR_RETURN(const auto paged, make(load));
   KU_ASSIGN_OR_RETURN(const auto contiguous, make(row));
-  KU_ASSIGN_OR_RETURN(const Line line, InTurns(
+  KU_ASSIGN_OR_RETURN(const Line line, MeasureAlternating(
                                            phase, load, w, [&](int n) { return paged->Run(n); },
                                            [&](int n) { return contiguous->Run(n); }));
   report->Add(line);

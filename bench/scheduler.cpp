@@ -75,7 +75,7 @@ Status BenchScheduler(const std::vector<int>& batches, int steps, Report* report
         times.push_back(host.count());
         builds.push_back(std::chrono::duration<double, std::micro>(sampled - begin_build).count());
       }
-      scheduler.TakeBack(std::move(step.plan));
+      scheduler.Recycle(std::move(step.plan));
     }
     std::sort(times.begin(), times.end());
     report->Add(Line()

@@ -22,7 +22,7 @@ constexpr const char* kStageNames[kNumStages] = {"patches", "embedding", "blocks
 using PerStage = std::array<double, kNumStages>;
 
 // Multiplications and additions of one frame of n patches.
-PerStage FlopsOf(const VisionTowerConfig& c, double n) {
+PerStage FlopsOf(const VisionEncoderConfig& c, double n) {
   const double hidden = c.hidden, merged = c.merged_hidden();
   const double block = 2 * n * hidden * (4 * hidden + 2 * c.intermediate) + 4 * n * n * hidden;
   const double merger = 2 * n / c.merge_unit() * merged * (merged + c.out_hidden);
@@ -77,7 +77,7 @@ Line StageLine(const char* stage, int side, const Spread& seconds, double flops,
 // returns the yardstick and is called before and after each.
 Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int repetitions,
                    const std::function<double()>& peak, Report* report) {
-  const VisionTowerConfig& c = encoder.config();
+  const VisionEncoderConfig& c = encoder.config();
   const int patches = side / c.patch;
   const std::vector<float> values(static_cast<size_t>(patches) * patches * c.patch_values(), 0.5f);
   const VisionPatches picture{.values = values, .t = 1, .h = patches, .w = patches};
@@ -128,7 +128,7 @@ Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
   if (!opened.config.vision.has_value()) {
     return Status(StatusCode::kInvalidArgument, "the model has no vision tower");
   }
-  const VisionTowerConfig c = *opened.config.vision;
+  const VisionEncoderConfig c = *opened.config.vision;
   int largest = 0;
   for (const int side : sides) {
     if (side % (c.patch * c.merge) != 0) {

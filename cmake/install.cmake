@@ -10,7 +10,7 @@ set(KUIPER_PUBLIC_HEADERS
   model/config.h model/opened_model.h model/quantized/quantization_config.h model/rope_config.h model/vision_config.h
   ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h ops/token_ref.h
   ops/weight_format.h
-  engine/engine.h engine/memory_plan.h engine/patch_span.h engine/picture_config.h engine/picture_prompt.h engine/policy.h
+  engine/engine.h engine/memory_plan.h engine/override_span.h engine/picture_config.h engine/picture_prompt.h engine/policy.h
   engine/request.h engine/run_comparison.h engine/run_facts.h engine/step_plan.h kv/kv_event.h kv/page_map.h kv/prefix_event.h
   chat/batch_line.h chat/chat_request.h chat/chat_response.h chat/conversation.h chat/conversation_json.h
   chat/parameters.h chat/picture_reader.h chat/prompt_template.h chat/template_facts.h chat/variable.h)

@@ -67,7 +67,7 @@ void Answerer::TakeFacts(const Prompt& prompt, AnswerResult* result) const {
   if (pictures_ != nullptr) result->picture_ms = pictures_->TakeReadMs();
 }
 
-void Answerer::NoteSurprises(const Completion& completion, const Request& parameters) const {
+void Answerer::NoteHiddenFacts(const Completion& completion, const Request& parameters) const {
   if (completion.finish == FinishReason::kInterrupt && !completion.tokens.empty()) {
     console_.Note("the answer was interrupted and ends here");
   }
@@ -195,7 +195,7 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
   ShowAnswers(result, &writer, console_);
   if (had_prompt) Log("after the request");
   Finish(&result);
-  NoteSurprises(result.completion, parameters);
+  NoteHiddenFacts(result.completion, parameters);
   WarnOfCut(result, parameters);
   return result;
 }

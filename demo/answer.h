@@ -35,7 +35,7 @@ class Answerer {
  private:
   void TakeFacts(const Prompt& prompt, AnswerResult* result) const;
   // Notes facts that the answer does not show: text that a context shift dropped, a random seed.
-  void NoteSurprises(const Completion& completion, const Request& parameters) const;
+  void NoteHiddenFacts(const Completion& completion, const Request& parameters) const;
   // For answers ended by a limit, says which limit to raise and what else may help.
   void WarnOfCut(const AnswerResult& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerResult* result) const;

@@ -42,7 +42,7 @@ class Chat {
   Status FileCommand(const std::string& name, const std::string& path);
   // Returns false if another conversation would be overwritten and the user wants to keep it.
   bool MayOverwrite(const std::string& path);
-  Status Tell(const StatusOr<std::string>& reply);
+  Status ShowReply(const StatusOr<std::string>& reply);
   void Regenerate();
   void Undo();
   Status SetSystem(const std::string& text);

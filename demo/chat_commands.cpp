@@ -32,13 +32,13 @@ bool Chat::Command(const std::string& line) {
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, TypedPath(rest));
   if (name == "/help")
-    return Tell(ChatHelp(rest, run_.pictures != nullptr, chat_.thinking().has_value()));
-  if (name == "/read") return Tell(attachments_.AddFile(TypedPath(rest)));
+    return ShowReply(ChatHelp(rest, run_.pictures != nullptr, chat_.thinking().has_value()));
+  if (name == "/read") return ShowReply(attachments_.AddFile(TypedPath(rest)));
   if (name == "/set") return Set(rest);
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
   if (name == "/image" || name == "/video") {
-    return Tell(attachments_.AddPicture(name, TypedPath(rest), run_.options.video_fps));
+    return ShowReply(attachments_.AddPicture(name, TypedPath(rest), run_.options.video_fps));
   }
   if (!rest.empty()) return InvalidArgument(name + " takes no argument");
   if (name == "/clear") {
@@ -76,10 +76,10 @@ Status Chat::Set(const std::string& rest) {
   if (rest == "think" || rest == "nothink") return SetThinking(rest == "think" ? "on" : "off");
   bool& drop_oldest = run_.options.drop_oldest;
   KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
-  return Tell(DescribeSettings(parameters_, drop_oldest));
+  return ShowReply(DescribeSettings(parameters_, drop_oldest));
 }
 
-Status Chat::Tell(const StatusOr<std::string>& reply) {
+Status Chat::ShowReply(const StatusOr<std::string>& reply) {
   if (reply.ok()) console_.Reply(*reply);
   return reply.status();
 }

@@ -88,7 +88,7 @@ constexpr CommandName kCommands[] = {
 };
 }  // namespace
 
-StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks) {
+StatusOr<std::string> ChatHelp(const std::string& topic, bool has_vision, bool thinks) {
   const bool is_list = topic.empty() || topic == "all";
   const std::string word = topic.starts_with('/') ? topic : "/" + topic;
   const std::string command = CommandOf(word);
@@ -97,7 +97,7 @@ StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks)
   for (const CommandHelp& help : kHelp) {
     const std::string usage = help.usage;
     const bool has_pictures = usage.starts_with("/image") || usage.starts_with("/video");
-    const bool can = (sees || !has_pictures) && (thinks || !usage.starts_with("/think"));
+    const bool can = (has_vision || !has_pictures) && (thinks || !usage.starts_with("/think"));
     const bool is_wanted = is_list ? can : usage.find(command) != std::string::npos;
     if (is_wanted) text += HelpLine(help, !topic.empty());
   }

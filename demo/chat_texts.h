@@ -16,7 +16,7 @@ std::string TypedPath(const std::string& path);
 // `topic` "": one line for each command, within a screen of 24 rows. "all" or the name of a
 // command: with details. `sees`: the model accepts images; `thinks`: it has a thinking mode.
 // Returns kInvalidArgument if the topic does not exist.
-StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks);
+StatusOr<std::string> ChatHelp(const std::string& topic, bool has_vision, bool thinks);
 std::string SystemText(const Conversation& conversation);
 std::string ThinkingText(const TemplateOptions& chat);
 // Returns the command that a name stands for: "/quit" for "/q" and "exit"; "" if there is none.

@@ -53,11 +53,11 @@ Row Infer(Row row) {
   return For(FlagPrograms::kPrompts, std::move(row));
 }
 
-Row Sees(Row row) {
+Row VisionOnly(Row row) {
   return For(FlagPrograms::kSees, std::move(row));
 }
 
-Row Blind(Row row) {
+Row TextOnly(Row row) {
   return For(FlagPrograms::kText, std::move(row));
 }
 
@@ -124,11 +124,12 @@ std::vector<Row> InputRows(Options& o) {
 std::vector<Row> PictureRows(Options& o) {
   using enum FlagPrograms;
   std::vector<Row> rows = {
-      Sees(Text("image", "PATH", &o.media_paths,
-                "picture of the first message, a file or a data: URL; may be repeated")),
-      Sees(Text("video", "PATH", &o.media_paths,
-                "video of the first message: a folder of frames, an animated GIF or WebP; may be "
-                "repeated")),
+      VisionOnly(Text("image", "PATH", &o.media_paths,
+                      "picture of the first message, a file or a data: URL; may be repeated")),
+      VisionOnly(
+          Text("video", "PATH", &o.media_paths,
+               "video of the first message: a folder of frames, an animated GIF or WebP; may be "
+               "repeated")),
       For(kSeesOrBatch, Of("video-fps", &o.video_fps,
                            "frames per second of videos (default: the animation's, else 24)",
                            {.max = 1e6, .above_min = true})),
@@ -151,7 +152,7 @@ std::vector<Row> PictureRows(Options& o) {
   };
   for (const char* name : {"image", "video", "video-fps", "max-pixels", "min-pixels",
                            "image-max-tokens", "image-scaling"}) {
-    rows.push_back(Blind(Unused(FlagUse::kUnavailable, name, &o.unused.text, kTextOnly)));
+    rows.push_back(TextOnly(Unused(FlagUse::kUnavailable, name, &o.unused.text, kTextOnly)));
   }
   return rows;
 }

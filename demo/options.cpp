@@ -217,7 +217,7 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
   const bool greedy =
       answers && options.request.sampling.temperature == 0 && !options.use_generation_config;
   for (const Parameter& parameter : Parameters()) {
-    if (!parameter.needs_chance) continue;
+    if (!parameter.only_for_sampling) continue;
     note(greedy, "without --temp: decoding is greedy", {FlagOf(parameter)});
   }
   note(options.request.beam_width == 1, "without --beam-width", {"length-penalty"});

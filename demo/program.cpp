@@ -73,18 +73,18 @@ void ChooseDevice(ProgramRun& run) {
 Status CheckKind(const ProgramRun& run) {
   const FlagPrograms program = run.program.flags;
   const ModelConfig& config = run.model->config;
-  const bool sees = config.vision.has_value();
+  const bool has_vision = config.vision.has_value();
   const std::string holds =
-      run.options.engine.model_path + " holds a " + (sees ? "Qwen3-VL" : "text") + " model";
-  if (sees && program == FlagPrograms::kText) {
+      run.options.engine.model_path + " holds a " + (has_vision ? "Qwen3-VL" : "text") + " model";
+  if (has_vision && program == FlagPrograms::kText) {
     return Status(StatusCode::kModel, holds + "; " + run.program.name + " runs text models",
                   "use qwen3_vl_infer");
   }
-  if (!sees && program == FlagPrograms::kVision) {
+  if (!has_vision && program == FlagPrograms::kVision) {
     return Status(StatusCode::kModel, holds + "; " + run.program.name + " runs Qwen3-VL models",
                   "use qwen3_infer");
   }
-  if (sees || run.options.media.empty()) return OkStatus();
+  if (has_vision || run.options.media.empty()) return OkStatus();
   return Status(StatusCode::kModel,
                 holds + " (" + config.architecture + "), which takes no " +
                     (run.options.args.given("image") ? "--image" : "--video"),
@@ -205,8 +205,9 @@ StatusOr<int> RunTask(ProgramRun& run) {
   if (input.is_default) {
     run.console.Note("no prompt given, asking: " + *input.text);
   }
-  const bool sees = run.program.flags == FlagPrograms::kVision;
-  if (sees && options.task == Task::kAnswer && options.media.empty() && input.text.has_value()) {
+  const bool has_vision = run.program.flags == FlagPrograms::kVision;
+  if (has_vision && options.task == Task::kAnswer && options.media.empty() &&
+      input.text.has_value()) {
     run.console.Note("no --image given, running text only");
   }
   switch (options.task) {

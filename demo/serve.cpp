@@ -157,7 +157,7 @@ StatusOr<int> RunServe(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(engine, LoadEngine(run, config));
   view.Begin(engine->kv_stats());
   Complete(*engine, flags.max_queue, &model);
-  const auto deliver = [&engine, told = server.deliver()](EngineNews news) {
+  const auto deliver = [&engine, told = server.deliver()](EngineUpdate news) {
     const bool has_ended =
         std::any_of(news.events.begin(), news.events.end(),
                     [](const AnswerEvent& event) { return event.completion.has_value(); });

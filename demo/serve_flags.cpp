@@ -19,7 +19,7 @@ std::vector<Flag> FlagsOfKvEvents(KvPublisherSettings& s) {
            "resend missed events to subscribers there, e.g. at tcp://*:5558"),
       Text("kv-events-topic", "TEXT", &s.topic, "the topic of these messages"),
       MakeFlag("kv-events-format",
-               OneOf(&s.form, {{"map", KvEventForm::kMap}, {"array", KvEventForm::kArray}}),
+               OneOf(&s.form, {{"map", KvEventFormat::kMap}, {"array", KvEventFormat::kArray}}),
                "their events: map = as vLLM from 0.23 on, array = as before"),
   };
 }

@@ -27,7 +27,7 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
   const Task task = run.options.task;
   const bool goes_on = task == Task::kChat || task == Task::kBatch || task == Task::kServe;
   if (goes_on || (task == Task::kDryRun && tokens == 0)) {
-    tokens = std::max(tokens, run.pictures->processor().most_tokens());
+    tokens = std::max(tokens, run.pictures->processor().max_image_tokens());
   }
   config.image_max_tokens = tokens;
   return config;

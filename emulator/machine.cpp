@@ -261,7 +261,7 @@ int ThreadIndex() {
   return machine.current->index;
 }
 
-bool CopyLandsEarly() {
+bool CopyCompletesEarly() {
   const Schedule schedule = CurrentOptions().schedule;
   return schedule == Schedule::kReversed || (schedule == Schedule::kShuffled && machine.rng() % 2);
 }

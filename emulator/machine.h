@@ -86,8 +86,8 @@ void WarpCollective(unsigned mask, const Site& site, bool orders_memory, Exchang
 void BlockBarrier(const Site& site);
 void MemoryFence();
 unsigned LaneId();
-int ThreadIndex();      // in the block
-bool CopyLandsEarly();  // whether the next asynchronous copy completes at once
+int ThreadIndex();          // in the block
+bool CopyCompletesEarly();  // whether the next asynchronous copy completes at once
 
 // Ends the process with a line on standard error.
 [[noreturn]] void Die(const std::string& what);

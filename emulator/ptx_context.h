@@ -74,7 +74,7 @@ inline Traffic* TrafficOf(const Context& c, const Instruction& i) {
   return c.traffic + (&i - c.kernel->code.data());
 }
 // Completes the copies of these lanes.
-void Land(const Context& c, Copy& copy, uint32_t lanes);
+void CompleteCopy(const Context& c, Copy& copy, uint32_t lanes);
 
 // ---- lanes --------------------------------------------------------------------------------------
 

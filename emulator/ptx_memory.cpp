@@ -177,7 +177,7 @@ void CopyAsync(Context& c, const Instruction& i) {
   if (c.traffic != nullptr) CountCopy(c, i, copy);
   const Schedule schedule = CurrentOptions().schedule;
   if (schedule == Schedule::kReversed || (schedule == Schedule::kShuffled && c.rng() % 2 != 0)) {
-    Land(c, copy, c.mask);
+    CompleteCopy(c, copy, c.mask);
     // The copy is done; a record stays because it must still be waited for.
     copy = {.mask = c.mask, .bytes = 0, .to = {}, .from = {}, .from_bytes = {}, .group = {}};
     std::copy(c.warp->committed, c.warp->committed + kLanes, copy.group);
@@ -208,7 +208,7 @@ void WaitGroup(Context& c, const Instruction& i) {
     for (int l = 0; l < kLanes; ++l)
       done |= static_cast<uint32_t>(uint64_t{copy.group[l]} + i.literal < c.warp->committed[l])
               << l;
-    Land(c, copy, done & copy.mask & c.mask);
+    CompleteCopy(c, copy, done & copy.mask & c.mask);
   }
   std::erase_if(copies, [](const Copy& copy) { return copy.mask == 0; });
 }
@@ -304,7 +304,7 @@ char* SharedBytes(const Context& c, const Instruction& i, uint64_t address, size
   return c.shared->data() + address;
 }
 
-void Land(const Context& c, Copy& copy, uint32_t lanes) {
+void CompleteCopy(const Context& c, Copy& copy, uint32_t lanes) {
   for (int l = 0; l < kLanes; ++l) {
     if ((lanes >> l & 1) == 0) continue;
     char* const to = c.shared->data() + copy.to[l];

@@ -133,14 +133,14 @@ class Runner {
         progress |= RunWarp(warps_[n]);
         done &= warps_[n].alive == 0;
       }
-      progress |= OpenBarriers();
+      progress |= ReleaseBarriers();
       if (!done && !progress) ReportDeadlock();
     }
   }
 
   // Releases groups at barriers that all expected threads have reached; returns whether there were
   // any.
-  bool OpenBarriers() {
+  bool ReleaseBarriers() {
     bool any = false;
     for (uint32_t id = 0; id < kNumBarriers; ++id) {
       if (arrived_[id] == 0 || arrived_[id] < (expected_[id] == 0 ? alive_ : expected_[id]))

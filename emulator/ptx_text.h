@@ -14,16 +14,16 @@ namespace kuiper::simt::ptx {
 // word.
 inline std::vector<std::string> Words(std::string_view text) {
   std::vector<std::string> words;
-  bool goes_on = false;
+  bool previous_is_name = false;
   for (const char c : text) {
     const bool is_name = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' ||
                          c == '.' || c == '%';
-    if (is_name && goes_on) {
+    if (is_name && previous_is_name) {
       words.back() += c;
     } else if (std::isspace(static_cast<unsigned char>(c)) == 0) {
       words.emplace_back(1, c);
     }
-    goes_on = is_name;
+    previous_is_name = is_name;
   }
   return words;
 }

@@ -67,7 +67,7 @@ void Open(size_t offset, size_t bytes) {
   std::memset(shared.base + offset, kUninitialised, bytes);
 }
 
-void Land(const Copy& c) {
+void CompleteCopy(const Copy& c) {
   NoteRead(c.src, static_cast<size_t>(c.src_bytes));
   NoteWrite(c.dst, static_cast<size_t>(c.dst_bytes));
   const IgnoreAccesses ignore;  // TSan intercepts memcpy even here
@@ -135,8 +135,8 @@ void StartCopy(void* dst, const void* src, int dst_bytes, int src_bytes, const S
   const IgnoreAccesses ignore;
   std::memset(dst, kUninitialised, n);
   const Copy copy{dst, src, dst_bytes, src_bytes, false};
-  if (CopyLandsEarly()) {
-    Land(copy);
+  if (CopyCompletesEarly()) {
+    CompleteCopy(copy);
   } else {
     shared.copies[ThreadIndex()].push_back(copy);
   }
@@ -157,7 +157,7 @@ void WaitCopies(int groups_left) {
     if (c.commit) {
       --groups;
     } else {
-      Land(c);
+      CompleteCopy(c);
     }
   }
   const IgnoreAccesses ignore;
@@ -166,7 +166,7 @@ void WaitCopies(int groups_left) {
 
 void FinishCopies(int thread) {
   for (const Copy& c : shared.copies[thread])
-    if (!c.commit) Land(c);
+    if (!c.commit) CompleteCopy(c);
   shared.copies[thread].clear();
 }
 

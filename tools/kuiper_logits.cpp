@@ -102,7 +102,7 @@ Status DumpEmbeds(Engine& engine, const std::vector<VisionInput>& pictures,
                   const std::string& path) {
   int64_t num_rows = 0;
   for (const VisionInput& picture : pictures) num_rows += picture.num_tokens();
-  const VisionTowerConfig& tower = *engine.model_config().vision;
+  const VisionEncoderConfig& tower = *engine.model_config().vision;
   const int width = (1 + tower.num_deepstack()) * tower.out_hidden;
   NpyWriter out;
   KU_RETURN_IF_ERROR(out.Open(path, static_cast<int>(num_rows), width));

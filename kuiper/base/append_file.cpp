@@ -34,11 +34,11 @@ StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) 
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(StatusCode::kInvalidArgument, path + " is being written by another process");
   }
-  KU_RETURN_IF_ERROR(file->FindTorn());
+  KU_RETURN_IF_ERROR(file->FindPartialLine());
   return file;
 }
 
-Status AppendFile::FindTorn() {
+Status AppendFile::FindPartialLine() {
   const off_t size = lseek(fd_, 0, SEEK_END);
   char block[4096];
   for (whole_end_ = size; whole_end_ > 0;) {
@@ -50,9 +50,9 @@ Status AppendFile::FindTorn() {
         newline == nullptr ? begin : begin + (static_cast<const char*>(newline) - block) + 1;
     if (newline != nullptr) break;
   }
-  torn_.resize(static_cast<size_t>(std::min<int64_t>(size - whole_end_, 1 << 16)));
-  const ssize_t n = pread(fd_, torn_.data(), torn_.size(), whole_end_);
-  if (n != static_cast<ssize_t>(torn_.size()) || lseek(fd_, 0, SEEK_SET) != 0) {
+  partial_line_.resize(static_cast<size_t>(std::min<int64_t>(size - whole_end_, 1 << 16)));
+  const ssize_t n = pread(fd_, partial_line_.data(), partial_line_.size(), whole_end_);
+  if (n != static_cast<ssize_t>(partial_line_.size()) || lseek(fd_, 0, SEEK_SET) != 0) {
     return WriteFailed(path_);
   }
   ahead_ = finished_.Next();
@@ -63,12 +63,12 @@ std::optional<std::string> AppendFile::NextFinished() {
   if (!ahead_.has_value()) return std::nullopt;
   std::optional<std::string> line = std::exchange(ahead_, finished_.Next());
   // The last line that was read is the partial one, which is not returned.
-  return ahead_.has_value() || torn_.empty() ? line : std::nullopt;
+  return ahead_.has_value() || partial_line_.empty() ? line : std::nullopt;
 }
 
-Status AppendFile::CutTorn() {
+Status AppendFile::CutPartialLine() {
   if (!regular_) return OkStatus();
-  torn_.clear();
+  partial_line_.clear();
   const bool cut =
       ftruncate(fd_, whole_end_) == 0 && lseek(fd_, whole_end_, SEEK_SET) == whole_end_;
   return cut ? OkStatus() : WriteFailed(path_);

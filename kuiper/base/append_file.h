@@ -25,21 +25,21 @@ class AppendFile {
   // Returns the next whole line that an earlier run left. Read them all before the first Write.
   std::optional<std::string> NextFinished();
   // The start of a partial last line; empty if there is none.
-  const std::string& torn() const { return torn_; }
+  const std::string& partial_line() const { return partial_line_; }
   // Cuts off the partial line. Nothing else in the file ever changes.
-  Status CutTorn();
+  Status CutPartialLine();
   // Appends whole lines and, for a regular file, waits until they are on the disk.
   Status Write(const std::string& lines);
 
  private:
   AppendFile(int fd, std::string path, bool regular);
-  Status FindTorn();
+  Status FindPartialLine();
 
   int fd_;
   std::string path_;
   bool regular_;
   int64_t whole_end_ = 0;  // bytes of all whole lines
-  std::string torn_;
+  std::string partial_line_;
   LineReader finished_;
   std::optional<std::string> ahead_;  // the line that NextFinished looks at next
 };

@@ -38,14 +38,15 @@ StatusOr<BatchResumption> ResumeBatch(BatchInput& input, AppendFile& output,
                      "is the answer of another model or of other settings");
     }
   }
-  if (!output.torn().empty()) {
+  if (!output.partial_line().empty()) {
     std::optional<BatchInput::Item> item = input.Next();
     const std::string head = item.has_value() ? BatchAnswerHead(item->line) : "";
-    if (head.empty() || !output.torn().starts_with(head.substr(0, output.torn().size()))) {
+    if (head.empty() ||
+        !output.partial_line().starts_with(head.substr(0, output.partial_line().size()))) {
       return NotOurs(name, found.num_answers + 1, kNoAnswer);
     }
     input.PutBack(std::move(*item));
-    KU_RETURN_IF_ERROR(output.CutTorn());
+    KU_RETURN_IF_ERROR(output.CutPartialLine());
   }
   return found;
 }

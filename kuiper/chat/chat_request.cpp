@@ -32,7 +32,7 @@ std::vector<std::string_view> KnownFields() {
 
 // Returns the parameter that other servers call `name`; null if there is none.
 const Parameter* ParameterOfOtherName(std::string_view name) {
-  const std::string_view here = NameHere(name);
+  const std::string_view here = KuiperName(name);
   const Parameter* parameter = here == name ? nullptr : FindParameter(here);
   return parameter != nullptr && parameter->in_bodies ? parameter : nullptr;
 }
@@ -216,7 +216,7 @@ const JsonNode* GivenField(const JsonNode& node, const char* key) {
 
 bool GivesParameter(const JsonNode& body, std::string_view parameter) {
   return std::ranges::any_of(body.keys, [&](const std::string& key) {
-    return (key == parameter || NameHere(key) == parameter) && !body.Find(key)->IsNull();
+    return (key == parameter || KuiperName(key) == parameter) && !body.Find(key)->IsNull();
   });
 }
 

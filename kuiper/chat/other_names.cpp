@@ -55,7 +55,7 @@ const Names* Find(const Names* begin, const Names* end, std::string_view name) {
 
 }  // namespace
 
-std::string_view NameHere(std::string_view name) {
+std::string_view KuiperName(std::string_view name) {
   const Names* same = Find(std::begin(kSame), std::end(kSame), name);
   return same == nullptr ? name : same->second;
 }

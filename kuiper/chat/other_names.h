@@ -8,7 +8,7 @@ namespace kuiper {
 
 // Returns Kuiper's name: "repetition_penalty" for "repeat_penalty"; `name` itself if it is not
 // listed.
-std::string_view NameHere(std::string_view name);
+std::string_view KuiperName(std::string_view name);
 
 // Returns what to do instead of setting `name` in a chat; "" if unknown. `name` has underscores, as
 // in "num_ctx".

@@ -35,7 +35,7 @@ Parameter Sampling(const char* name, T SamplingParams::*field, Limits limits, st
 }
 
 Parameter NeedsChance(Parameter parameter) {
-  parameter.needs_chance = true;
+  parameter.only_for_sampling = true;
   return parameter;
 }
 

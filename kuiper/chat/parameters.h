@@ -19,9 +19,9 @@ struct Parameter {
   std::function<Variable(Request&)> of;
   Limits limits;
   std::string help;
-  std::string typed_name = name;  // used in flags and /set
-  bool of_sampling = false;       // a member of SamplingParams
-  bool needs_chance = false;      // has no effect on greedy decoding
+  std::string typed_name = name;   // used in flags and /set
+  bool of_sampling = false;        // a member of SamplingParams
+  bool only_for_sampling = false;  // has no effect on greedy decoding
   bool in_bodies = true;
   bool in_chats = false;  // may change from turn to turn
 

@@ -39,7 +39,7 @@ class SettingsReader {
       const bool is_glued = TakeSign();  // NAME=VALUE
       // Ollama's syntax is "/set parameter NAME VALUE".
       if (one.name == "parameter" && !is_glued && SkipBlanks()) continue;
-      const bool is_list = NameHere(one.name) == "stop";
+      const bool is_list = KuiperName(one.name) == "stop";
       const bool has_sign = is_glued || (SkipBlanks() && TakeSign());
       bool more = is_glued && (is_list || !NextIsBlank());
       if (!more) more = SkipBlanks() && (!NextIsNamed() || (has_sign && !is_glued));
@@ -135,7 +135,7 @@ Status Apply(const Assignment& one, std::set<std::string>* seen, Request* reques
              bool* drop_oldest) {
   std::string name = one.name;
   std::replace(name.begin(), name.end(), '-', '_');
-  const Parameter* parameter = FindParameter(NameHere(name));
+  const Parameter* parameter = FindParameter(KuiperName(name));
   const bool found = parameter != nullptr && parameter->in_chats;
   if (found) name = parameter->typed_name;
   const std::string spelled = "/set " + name;

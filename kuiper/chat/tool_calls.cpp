@@ -133,14 +133,14 @@ std::optional<ParsedToolCall> ReadXml(std::string_view block, const StringParame
 
 }  // namespace
 
-std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std::string& open,
-                                             const std::string& close) {
+std::optional<ToolCallFormat> FindToolCallFormat(const std::string& call, const std::string& open,
+                                                 const std::string& close) {
   if (open.empty() || close.empty()) return std::nullopt;
   if (call.find("<function=") != std::string::npos) {
-    return ToolCallForm{ToolCallForm::Kind::kXml, open, close};
+    return ToolCallFormat{ToolCallFormat::Kind::kXml, open, close};
   }
   if (call.find("\"name\"") == std::string::npos) return std::nullopt;
-  return ToolCallForm{ToolCallForm::Kind::kHermes, open, close};
+  return ToolCallFormat{ToolCallFormat::Kind::kHermes, open, close};
 }
 
 namespace {
@@ -277,7 +277,7 @@ void ToolCallParser::Emit(std::string_view text, Delta* delta) {
 }
 
 std::optional<ParsedToolCall> ToolCallParser::ReadBlock(std::string_view block) const {
-  return form_.kind == ToolCallForm::Kind::kHermes ? ReadHermes(block) : ReadXml(block, strings_);
+  return form_.kind == ToolCallFormat::Kind::kHermes ? ReadHermes(block) : ReadXml(block, strings_);
 }
 
 }  // namespace kuiper

@@ -16,7 +16,7 @@
 namespace kuiper {
 
 // The format in which a model writes calls.
-struct ToolCallForm {
+struct ToolCallFormat {
   enum class Kind { kHermes, kXml };
   Kind kind = Kind::kHermes;
   std::string open = "<tool_call>";
@@ -25,8 +25,8 @@ struct ToolCallForm {
 
 // Returns the format of a model whose template writes this `call` between the tags `open` and
 // `close`; absent if it is neither format.
-std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std::string& open,
-                                             const std::string& close);
+std::optional<ToolCallFormat> FindToolCallFormat(const std::string& call, const std::string& open,
+                                                 const std::string& close);
 
 enum class StringKind { kAlways, kOrNull };  // for kOrNull, "null" means null
 // Function -> parameter -> kind, for parameters that take strings. The XML format has no types, so
@@ -51,7 +51,7 @@ class ToolCallParser {
     std::vector<ParsedToolCall> calls;
   };
 
-  explicit ToolCallParser(ToolCallForm form, StringParameters strings = {})
+  explicit ToolCallParser(ToolCallFormat form, StringParameters strings = {})
       : form_(std::move(form)), strings_(std::move(strings)) {}
 
   Delta Push(std::string_view text);
@@ -65,7 +65,7 @@ class ToolCallParser {
   void Emit(std::string_view text, Delta* delta);
   std::optional<ParsedToolCall> ReadBlock(std::string_view block) const;
 
-  const ToolCallForm form_;
+  const ToolCallFormat form_;
   const StringParameters strings_;
   std::string rest_;       // not parsed yet
   bool in_block_ = false;  // rest_ begins with the open tag

@@ -13,7 +13,7 @@ namespace {
 
 // True for the first message with this text: a program that loads a model twice logs its warnings
 // and details once.
-bool IsNews(const std::string& message) {
+bool IsFirstTime(const std::string& message) {
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::scoped_lock lock(mutex);
@@ -31,9 +31,9 @@ void StartLog(const char* program, int min_severity, bool verbose) {
   google::InitGoogleLogging(program);
   SetLogSink([](LogSeverity severity, const std::string& message) {
     if (severity == LogSeverity::kWarning) {
-      if (IsNews(message)) LOG(WARNING) << "warning: " << message;
+      if (IsFirstTime(message)) LOG(WARNING) << "warning: " << message;
     } else if (severity == LogSeverity::kDetail) {
-      if (IsNews(message)) VLOG(1) << message;
+      if (IsFirstTime(message)) VLOG(1) << message;
     } else {
       LOG(INFO) << message;
     }

@@ -19,10 +19,10 @@ Status BeamSearch::Check(const AnswerRules& rules, const Request& request) {
   return OkStatus();
 }
 
-BeamSearch::BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
+BeamSearch::BeamSearch(const AnswerRules& rules, AnswerContext& context, int64_t id,
                        const Request& request, int64_t first)
     : rules_(rules),
-      desk_(desk),
+      context_(context),
       id_(id),
       request_(request),
       scorer_(request.beam_width, request.length_penalty,
@@ -48,7 +48,7 @@ std::vector<int32_t> BeamSearch::Choose(const Sequence& sequence, std::span<cons
   return {};
 }
 
-void BeamSearch::OnRest() {
+void BeamSearch::OnPaused() {
   std::vector<BeamScorer::Likely> likely;
   for (const Beam& beam : beams_) {
     if (beam.likely.empty()) return;
@@ -66,12 +66,12 @@ void BeamSearch::OnRest() {
                                  ? FinishReason::kNone
                                  : rules_.LimitReached(request_, beams.front().tokens.size());
   if (scorer_.done() || limit != FinishReason::kNone) return EndAll(limit, OkStatus());
-  GoOn();
+  ContinueSearch();
 }
 
 // The first child of a beam continues its sequence, further children fork from it. Beams without a
 // child end.
-void BeamSearch::GoOn() {
+void BeamSearch::ContinueSearch() {
   const std::vector<BeamScorer::Beam>& children = scorer_.beams();
   std::vector<Beam> next;
   std::vector<bool> has_child(beams_.size(), false), forks;
@@ -79,19 +79,19 @@ void BeamSearch::GoOn() {
     const Beam& parent = beams_[child.parent];
     forks.push_back(has_child[child.parent]);
     has_child[child.parent] = true;
-    next.push_back({forks.back() ? desk_.NewSequences(1) : parent.sequence, parent.text, {}});
+    next.push_back({forks.back() ? context_.NewSequences(1) : parent.sequence, parent.text, {}});
     next.back().text.Push(child.tokens.back());
-    if (!forks.back()) desk_.scheduler.Append(parent.sequence, child.tokens.back());
+    if (!forks.back()) context_.scheduler.Append(parent.sequence, child.tokens.back());
   }
   for (size_t i = 0; i < beams_.size(); ++i) {
-    if (!has_child[i]) desk_.scheduler.Finish(beams_[i].sequence);
+    if (!has_child[i]) context_.scheduler.Finish(beams_[i].sequence);
   }
   for (size_t i = 0; i < next.size(); ++i) {
     if (!forks[i]) continue;
-    auto seq = desk_.MakeSequence(rules_, request_, id_, next[i].sequence);
+    auto seq = context_.MakeSequence(rules_, request_, id_, next[i].sequence);
     seq->tokens.insert(seq->tokens.end(), children[i].tokens.begin(), children[i].tokens.end());
     const int64_t parent = beams_[children[i].parent].sequence;
-    const Status forked = desk_.scheduler.Fork(parent, std::move(seq));
+    const Status forked = context_.scheduler.Fork(parent, std::move(seq));
     KU_CHECK(forked.ok(), "a beam is no longer than the request allows");
   }
   beams_ = std::move(next);
@@ -102,7 +102,7 @@ void BeamSearch::GoOn() {
 void BeamSearch::EndAll(FinishReason reason, const Status& error) {
   std::set<int32_t> pages;
   for (const Beam& beam : std::exchange(beams_, {})) {
-    const auto seq = desk_.scheduler.Finish(beam.sequence, reason != FinishReason::kError);
+    const auto seq = context_.scheduler.Finish(beam.sequence, reason != FinishReason::kError);
     pages.insert(seq->pages.begin(), seq->pages.end());
   }
   std::vector<BeamScorer::Answer> answers = scorer_.Answers();
@@ -111,7 +111,7 @@ void BeamSearch::EndAll(FinishReason reason, const Status& error) {
     Transcript answer = common_;
     TokenEvent event = answer.Event();
     for (const int32_t token : answers[i].tokens) {
-      if (event.token.has_value()) desk_.events.push_back(event);
+      if (event.token.has_value()) context_.events.push_back(event);
       event = answer.Push(token);
       event.sample = i;
     }
@@ -122,7 +122,7 @@ void BeamSearch::EndAll(FinishReason reason, const Status& error) {
     completion.score = answers[i].score;
     completion.cached_tokens = cached_tokens_;
     completion.pages.assign(pages.begin(), pages.end());
-    desk_.Finish(std::move(event), std::move(completion));
+    context_.Finish(std::move(event), std::move(completion));
   }
 }
 

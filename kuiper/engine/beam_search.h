@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
-#include "kuiper/engine/answering.h"
 #include "kuiper/engine/beam_scorer.h"
+#include "kuiper/engine/decoding_strategy.h"
 #include "kuiper/engine/text_assembler.h"
 #include "kuiper/engine/transcript.h"
 
 namespace kuiper {
 
-class BeamSearch : public Answering {
+class BeamSearch : public DecodingStrategy {
  public:
   // Sequence `first` is in the scheduler. `rules` and `desk` must outlive the search.
-  BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
+  BeamSearch(const AnswerRules& rules, AnswerContext& context, int64_t id, const Request& request,
              int64_t first);
   static Status Check(const AnswerRules& rules, const Request& request);
 
@@ -33,7 +33,7 @@ class BeamSearch : public Answering {
                               const Logits& logits) override;
   void OnTokens(int64_t, std::span<const int32_t>) override {}
   // Advances the search by one token if all beams are scored.
-  void OnRest() override;
+  void OnPaused() override;
   // Ends the search with the answers so far.
   void End(int64_t, FinishReason reason, const Status& error) override { EndAll(reason, error); }
   void Abort(std::optional<int>) override { EndAll(FinishReason::kInterrupt, OkStatus()); }
@@ -48,11 +48,11 @@ class BeamSearch : public Answering {
   };
 
   // Continues the search with the scorer's beams: gives each of them a sequence.
-  void GoOn();
+  void ContinueSearch();
   void EndAll(FinishReason reason, const Status& error);
 
   const AnswerRules& rules_;
-  AnswerDesk& desk_;
+  AnswerContext& context_;
   const int64_t id_;
   const Request request_;
   BeamScorer scorer_;

@@ -22,10 +22,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
-StatusOr<std::unique_ptr<Engine>> Engine::ContiguousBeside(int num_tokens, int64_t picture_tokens,
-                                                           OnEncoding on_encoding) {
-  KU_ASSIGN_OR_RETURN(auto parts,
-                      MakePartsBeside(*parts_, num_tokens, picture_tokens, std::move(on_encoding)));
+StatusOr<std::unique_ptr<Engine>> Engine::MakeContiguousEngine(int num_tokens,
+                                                               int64_t picture_tokens,
+                                                               OnEncoding on_encoding) {
+  KU_ASSIGN_OR_RETURN(
+      auto parts, MakeContiguousParts(*parts_, num_tokens, picture_tokens, std::move(on_encoding)));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 

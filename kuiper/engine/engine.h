@@ -169,8 +169,8 @@ class Engine {
   // engine must outlive it, and both must be called from one thread at a time; their steps may
   // alternate. kResourceExhausted if this engine's memory plan currently leaves too little memory.
   // `on_encoding` is called for requests of the new engine.
-  StatusOr<std::unique_ptr<Engine>> ContiguousBeside(int num_tokens, int64_t picture_tokens = 0,
-                                                     OnEncoding on_encoding = {});
+  StatusOr<std::unique_ptr<Engine>> MakeContiguousEngine(int num_tokens, int64_t picture_tokens = 0,
+                                                         OnEncoding on_encoding = {});
   ~Engine();
 
   // kContextExceeded if the prompt leaves no room in the context. kResourceExhausted if it can

@@ -19,7 +19,8 @@ namespace kuiper {
 struct EngineParts {
   EngineConfig config;  // with the effective max_context etc.
   MemoryPlan plan;
-  // Null in an engine made by ContiguousBeside: the other engine owns the objects that both use.
+  // Null in an engine made by MakeContiguousEngine: the other engine owns the objects that both
+  // use.
   std::unique_ptr<const Tokenizer> own_tokenizer;
   std::unique_ptr<Ops> own_ops;
   std::unique_ptr<Model> own_model;
@@ -39,9 +40,9 @@ struct EngineParts {
 StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(
     const EngineConfig& config, OpenedModel model, std::unique_ptr<Tokenizer> tokenizer = nullptr);
 
-// See Engine::memory_in_use and Engine::ContiguousBeside.
+// See Engine::memory_in_use and Engine::MakeContiguousEngine.
 size_t UsedBytes(const EngineParts& s);
-StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
-                                                       int64_t picture_tokens, OnEncoding ask);
+StatusOr<std::unique_ptr<EngineParts>> MakeContiguousParts(EngineParts& other, int num_tokens,
+                                                           int64_t picture_tokens, OnEncoding ask);
 
 }  // namespace kuiper

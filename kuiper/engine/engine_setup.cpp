@@ -109,7 +109,7 @@ void MakeStepLoop(EngineParts& s) {
                                  .on_full = config.on_full,
                                  .preemption = config.preemption,
                                  .group_decodes = *config.cascade_attention};
-  SourceCache* sources = s.pictures != nullptr ? &s.pictures->cache() : nullptr;
+  EncoderCache* sources = s.pictures != nullptr ? &s.pictures->cache() : nullptr;
   s.scheduler = std::make_unique<Scheduler>(limits, s.storage->pool(), s.storage->reuse(),
                                             s.storage->host_pages(), sources);
   if (s.storage->swap() != nullptr && config.preemption == Preemption::kAuto) {
@@ -161,7 +161,7 @@ Status MakeRunningParts(EngineParts& s, const KvShape& kv) {
 }
 
 // Configures an engine for one contiguous sequence that computes as `other` does.
-EngineConfig ConfigBeside(const EngineConfig& other, int num_tokens, int64_t picture_tokens) {
+EngineConfig ContiguousConfig(const EngineConfig& other, int num_tokens, int64_t picture_tokens) {
   constexpr int kMaxStepTokens = 128;  // delays `other` by a decode step or two
   EngineConfig config = other;
   config.paged = config.prefix_cache = config.use_graph = config.prompt_logits = false;
@@ -254,8 +254,8 @@ size_t UsedBytes(const EngineParts& s) {
   return s.plan.total_bytes() - s.plan.kv_bytes + s.runner->kv().bytes();
 }
 
-StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
-                                                       int64_t picture_tokens, OnEncoding ask) {
+StatusOr<std::unique_ptr<EngineParts>> MakeContiguousParts(EngineParts& other, int num_tokens,
+                                                           int64_t picture_tokens, OnEncoding ask) {
   auto s = std::make_unique<EngineParts>();
   s->tokenizer = other.tokenizer;
   s->ops = other.ops;
@@ -264,7 +264,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int n
   if (other.config.on_full == OnFull::kSlide) {
     num_tokens = std::min(num_tokens, other.scheduler->window());
   }
-  s->config = ConfigBeside(other.config, num_tokens, picture_tokens);
+  s->config = ContiguousConfig(other.config, num_tokens, picture_tokens);
   s->config.on_encoding = std::move(ask);
   s->config.kv_format = other.runner->kv().shape().format;
   const WeightPlan weights{.matrix_type = s->model->config().decoder.dtype,

@@ -48,7 +48,7 @@ StatusOr<std::vector<int32_t>> KvStorage::Allocate(int num_tokens) {
   std::vector<int32_t> pages;
   for (int i = 0; i < count; ++i) {
     KU_CHECK(pool_.Allocate(1, &pages));
-    pool_.TellHeld(KvEvent::Kind::kAllocate, {}, i, pages.back());
+    pool_.NotifyHeld(KvEvent::Kind::kAllocate, {}, i, pages.back());
   }
   const Status grown = Grow(pool_.end());
   if (grown.ok()) return pages;
@@ -59,7 +59,7 @@ StatusOr<std::vector<int32_t>> KvStorage::Allocate(int num_tokens) {
 void KvStorage::Release(const std::vector<int32_t>& pages) {
   for (size_t i = 0; i < pages.size(); ++i) {
     pool_.Release(pages[i]);
-    pool_.TellGivenUp({}, static_cast<int>(i), pages[i]);
+    pool_.NotifyReleased({}, static_cast<int>(i), pages[i]);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "kuiper/engine/patch_span.h"
+#include "kuiper/engine/override_span.h"
 
 namespace kuiper {
 namespace {
@@ -142,11 +142,11 @@ PlanLimits ModelRunner::Limits() const {
       .layers = model.layers};
 }
 
-StatusOr<std::vector<RowPatch>> ModelRunner::PatchesOf(const StepPlan& plan) const {
+StatusOr<std::vector<RowOverride>> ModelRunner::OverridesOf(const StepPlan& plan) const {
   const int64_t hidden = decoder_.config().hidden, layers = decoder_.config().layers;
-  std::vector<RowPatch> patches;
+  std::vector<RowOverride> overrides;
   for (const StepPlan::Entry& entry : plan.entries) {
-    for (const StepPlan::Patch& patch : Part(plan.patches, entry.patches)) {
+    for (const StepPlan::EmbeddingOverride& patch : Part(plan.overrides, entry.overrides)) {
       const Tensor rows = find_rows_ ? find_rows_(patch.source) : Tensor();
       const int64_t end = int64_t{patch.first_row} + patch.rows.size();
       if (rows.empty() || rows.rows() < end || rows.shape[1] % hidden != 0 ||
@@ -155,15 +155,15 @@ StatusOr<std::vector<RowPatch>> ModelRunner::PatchesOf(const StepPlan& plan) con
                       "step plan: source " + std::to_string(patch.source) + " of a patch has no " +
                           std::to_string(end) + " rows");
       }
-      patches.push_back({entry.tokens.begin + patch.rows.begin, rows.Rows(patch.first_row, end)});
+      overrides.push_back({entry.tokens.begin + patch.rows.begin, rows.Rows(patch.first_row, end)});
     }
   }
-  return patches;
+  return overrides;
 }
 
 Status ModelRunner::Check(const StepPlan& plan) const {
   KU_RETURN_IF_ERROR(CheckPlan(plan, Limits()));
-  KU_RETURN_IF_ERROR(PatchesOf(plan).status());
+  KU_RETURN_IF_ERROR(OverridesOf(plan).status());
   return builder_->CheckTables(plan);
 }
 
@@ -176,7 +176,7 @@ int ModelRunner::Launch(const StepPlan& plan, const HiddenVisitor& visit) {
   const bool replays = config_.use_graph && plan.decode_only() && plan.num_axes == config_.num_axes;
   Batch batch = builder_->Build(plan, replays ? graph_.PadTo(plan) : 0, flight);
   batch.sampled = sampler_->device_tokens();
-  batch.patches = PatchesOf(plan).value();
+  batch.overrides = OverridesOf(plan).value();
   CopyPages(plan, batch);
   LayerProbe probe;
   if (!plan.hidden_rows.empty()) {

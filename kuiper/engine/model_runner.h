@@ -40,7 +40,7 @@ class ModelRunner {
     bool quantized = false;  // the model has quantised layers
     OpsLimits others = {};   // limits of other work on the same Ops
   };
-  // Returns the rows of an embedding source, as in RowPatch::rows; empty if there is no such
+  // Returns the rows of an embedding source, as in RowOverride::rows; empty if there is no such
   // source.
   using FindRows = std::function<Tensor(int64_t source)>;
   // Returns what the largest step needs from Ops, for Reserve and for the memory plan.
@@ -96,7 +96,7 @@ class ModelRunner {
   PlanLimits Limits() const;
   // Returns the plan's embedding overrides in batch rows; kInvalidArgument if a source has too few
   // rows.
-  StatusOr<std::vector<RowPatch>> PatchesOf(const StepPlan& plan) const;
+  StatusOr<std::vector<RowOverride>> OverridesOf(const StepPlan& plan) const;
   void VisitHidden(const StepPlan& plan, int layer, Tensor residual, const HiddenVisitor& visit);
   void CopyPages(const StepPlan& plan, const Batch& batch);
 

@@ -9,7 +9,7 @@ StatusOr<VisionConfig> ReadVisionConfig(const OpenedModel& model) {
   if (!model.config.vision.has_value()) {
     return Status(StatusCode::kModel, files.path + " holds a model that takes text only");
   }
-  const VisionTowerConfig& tower = *model.config.vision;
+  const VisionEncoderConfig& tower = *model.config.vision;
   KU_ASSIGN_OR_RETURN(const VisionConfig config,
                       files.processor_json.empty() && files.preprocessor_json.empty()
                           ? ReadVisionConfig(files.dir)

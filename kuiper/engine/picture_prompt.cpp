@@ -158,18 +158,20 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
   return InvalidArgument("the prompt has " + Counted(too_many, "pad") + " without a picture");
 }
 
-PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
-                        std::span<const VisionInput> pictures, std::span<const int64_t> sources) {
-  PromptPatches patches;
+PromptPictures PromptPicturesOf(std::span<const int32_t> prompt,
+                                std::span<const PlacedFrame> frames,
+                                std::span<const VisionInput> pictures,
+                                std::span<const int64_t> sources) {
+  PromptPictures patches;
   int32_t shift = 0;  // position minus token index, for text before the frame
   for (const PlacedFrame& frame : frames) {
     const FrameSize size = FrameSizeOf(pictures[frame.picture]);
-    const PatchSpan span{.begin = frame.begin,
-                         .position = frame.begin + shift,
-                         .rows = size.rows,
-                         .columns = size.columns,
-                         .source = sources[frame.picture],
-                         .first_row = frame.frame * size.tokens()};
+    const OverrideSpan span{.begin = frame.begin,
+                            .position = frame.begin + shift,
+                            .rows = size.rows,
+                            .columns = size.columns,
+                            .source = sources[frame.picture],
+                            .first_row = frame.frame * size.tokens()};
     shift = span.next_position() - span.end();
     patches.keys.insert(patches.keys.end(), prompt.begin() + patches.keys.size(),
                         prompt.begin() + span.begin);

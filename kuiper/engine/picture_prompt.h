@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
-#include "kuiper/engine/patch_span.h"
+#include "kuiper/engine/override_span.h"
 #include "kuiper/io/image/vision_input.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/model/vision_config.h"
@@ -50,8 +50,8 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
                                                const VisionTokens& ids);
 
 // What a sequence stores of its pictures.
-struct PromptPatches {
-  std::vector<PatchSpan> spans;
+struct PromptPictures {
+  std::vector<OverrideSpan> spans;
   // As Sequence::keys. The key of a picture token is a hash of its row and one half of the
   // picture's digest. Rows use the two halves alternately, so that two consecutive tokens identify
   // the whole digest.
@@ -59,7 +59,9 @@ struct PromptPatches {
   std::vector<int64_t> sources;  // without duplicates
 };
 // `sources`: the source of each picture.
-PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
-                        std::span<const VisionInput> pictures, std::span<const int64_t> sources);
+PromptPictures PromptPicturesOf(std::span<const int32_t> prompt,
+                                std::span<const PlacedFrame> frames,
+                                std::span<const VisionInput> pictures,
+                                std::span<const int64_t> sources);
 
 }  // namespace kuiper

@@ -29,7 +29,7 @@ Status PictureStore::CheckPicture(const VisionInput& picture) const {
   const auto bad = [&](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, NameOf(picture) + " " + what);
   };
-  const VisionTowerConfig& tower = encoder_.config();
+  const VisionEncoderConfig& tower = encoder_.config();
   const PatchGrid& grid = picture.grid;
   constexpr int kMaxSide = 1 << 20;  // far above any real size
   const bool is_grid = grid.t > 0 && grid.h > 0 && grid.w > 0 && grid.t <= kMaxSide &&
@@ -91,8 +91,8 @@ int64_t PictureStore::SourceOf(VisionInput& input) {
   return it->second;
 }
 
-StatusOr<PromptPatches> PictureStore::Place(std::span<const int32_t> prompt,
-                                            std::vector<VisionInput> pictures) {
+StatusOr<PromptPictures> PictureStore::Place(std::span<const int32_t> prompt,
+                                             std::vector<VisionInput> pictures) {
   for (const VisionInput& picture : pictures) KU_RETURN_IF_ERROR(CheckPicture(picture));
   KU_ASSIGN_OR_RETURN(const std::vector<PlacedFrame> frames,
                       PlaceFrames(prompt, pictures, tokens_));
@@ -100,7 +100,7 @@ StatusOr<PromptPatches> PictureStore::Place(std::span<const int32_t> prompt,
   std::vector<int64_t> sources(pictures.size());
   std::transform(pictures.begin(), pictures.end(), sources.begin(),
                  [this](VisionInput& picture) { return SourceOf(picture); });
-  PromptPatches patches = PatchesOf(prompt, frames, pictures, sources);
+  PromptPictures patches = PromptPicturesOf(prompt, frames, pictures, sources);
   for (const int64_t source : patches.sources) ++pictures_.at(source).num_users;
   return patches;
 }
@@ -124,7 +124,7 @@ void PictureStore::ForgetIfUnused(int64_t source) {
   pictures_.erase(it);
 }
 
-std::map<int64_t, Status> PictureStore::Prepare(const GoOn& go_on) {
+std::map<int64_t, Status> PictureStore::Prepare(const MayContinue& go_on) {
   const std::vector<int64_t> evicted = cache_.TakeEvicted();
   if (!evicted.empty()) ops_.device().Sync();  // steps in flight may read the evicted rows
   for (const int64_t source : evicted) {

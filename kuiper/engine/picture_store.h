@@ -1,4 +1,4 @@
-// The pictures of live requests and their encoder output. SourceCache decides which of these rows
+// The pictures of live requests and their encoder output. EncoderCache decides which of these rows
 // are in memory; the runner puts them into prompts in place of embeddings. The same picture of
 // several requests is stored and encoded once. Independent of sequences, steps and pages.
 #pragma once
@@ -15,8 +15,8 @@
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/status.h"
+#include "kuiper/engine/encoder_cache.h"
 #include "kuiper/engine/picture_prompt.h"
-#include "kuiper/engine/source_cache.h"
 #include "kuiper/io/image/vision_input.h"
 #include "kuiper/model/vision_encoder.h"
 #include "kuiper/ops/ops.h"
@@ -38,7 +38,7 @@ class PictureStore {
         encoding_(ops.device().MakeTimer()) {}
 
   // Bytes of a cached row, for the memory plan.
-  static size_t RowBytes(const VisionTowerConfig& config, DType type) {
+  static size_t RowBytes(const VisionEncoderConfig& config, DType type) {
     return DTypeBytes(type) * (1 + config.num_deepstack()) * config.out_hidden;
   }
 
@@ -46,22 +46,23 @@ class PictureStore {
   // again. kInvalidArgument for values that do not fit this encoder, or pads that do not
   // match. kInput for a frame that is too large. kResourceExhausted for more tokens than the store
   // can hold.
-  StatusOr<PromptPatches> Place(std::span<const int32_t> prompt, std::vector<VisionInput> pictures);
+  StatusOr<PromptPictures> Place(std::span<const int32_t> prompt,
+                                 std::vector<VisionInput> pictures);
   void Drop(std::span<const int64_t> sources);
 
   // Called between the layers of the encoder with the share of the source that is done. Returning
   // false stops its encoding. Must not call Place or Drop.
-  using GoOn = std::function<bool(int64_t source, double done)>;
+  using MayContinue = std::function<bool(int64_t source, double done)>;
   // Computes the rows of all sources that are held. Call before launching the step that reads them.
   // Returns the sources that still have no rows, with the reason: no memory, or `go_on` returned
   // false; it may be empty. The next call tries again.
-  std::map<int64_t, Status> Prepare(const GoOn& go_on = {});
-  // Returns the rows [tokens, (1 + K) * hidden], see RowPatch; empty if there are none.
+  std::map<int64_t, Status> Prepare(const MayContinue& go_on = {});
+  // Returns the rows [tokens, (1 + K) * hidden], see RowOverride; empty if there are none.
   Tensor Rows(int64_t source) const;
   // Returns the rows of a picture without a request, as FP32 values on the host.
   StatusOr<std::vector<float>> Encode(VisionInput picture);
 
-  SourceCache& cache() { return cache_; }
+  EncoderCache& cache() { return cache_; }
   // Pictures encoded since the store was made, and the time this took.
   int64_t num_encoded() const { return num_encoded_; }
   double encode_ms() const { return encoding_->Milliseconds(); }
@@ -94,7 +95,7 @@ class PictureStore {
   Ops& ops_;
   VisionEncoder& encoder_;
   VisionTokens tokens_;
-  SourceCache cache_;
+  EncoderCache cache_;
   int64_t next_source_ = 1;
   int64_t num_encoded_ = 0;
   std::unique_ptr<WorkTimer> encoding_;

@@ -42,7 +42,7 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
   Sequence& seq = *work.seq;
   StepPlan::Entry& entry = plan_.Open(seq.id, seq.num_computed);
   entry.decodes = decodes;
-  entry.num_kept_pages = seq.num_told_pages;
+  entry.num_kept_pages = seq.num_sent_pages;
   const int end = seq.num_computed + work.count, num_known = std::min(end, seq.num_known());
   for (int pos = seq.num_computed; pos < num_known; ++pos) {
     plan_.tokens.push_back(TokenRef::Known(seq.tokens[pos]));
@@ -52,9 +52,9 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
     plan_.tokens.push_back(TokenRef::Sampled(seq.sampled_row));
   }
   emitted_.push_back(&seq);
-  AppendPatches(seq.patches, entry.begin, end, &plan_.patches);
-  for (; seq.num_told_pages < static_cast<int>(seq.pages.size()); ++seq.num_told_pages) {
-    plan_.pages.push_back(seq.pages[seq.num_told_pages]);
+  AppendOverrides(seq.overrides, entry.begin, end, &plan_.overrides);
+  for (; seq.num_sent_pages < static_cast<int>(seq.pages.size()); ++seq.num_sent_pages) {
+    plan_.pages.push_back(seq.pages[seq.num_sent_pages]);
   }
   const bool samples = work.count == seq.num_left();
   for (; seq.next_prompt_row < std::min(end, seq.num_prompt - 1); ++seq.next_prompt_row) {
@@ -99,7 +99,7 @@ StepPlan PlanMaker::Make() {
   for (int axis = 0; axis < num_axes_; ++axis) {
     for (size_t i = 0; i < num_entries; ++i) {
       const StepPlan::Entry& entry = plan_.entries[i];
-      AppendPositions(emitted_[i]->patches, entry.begin, entry.end(), axis, &plan_.positions);
+      AppendPositions(emitted_[i]->overrides, entry.begin, entry.end(), axis, &plan_.positions);
     }
   }
   emitted_.clear();
@@ -114,7 +114,7 @@ StepPlan PlanMaker::Make() {
   return std::exchange(plan_, std::move(next));
 }
 
-void PlanMaker::TakeBack(StepPlan plan) {
+void PlanMaker::Recycle(StepPlan plan) {
   plan.Clear();
   spare_.push_back(std::move(plan));
 }

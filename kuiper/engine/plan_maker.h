@@ -22,7 +22,7 @@ class PlanMaker {
   // Returns the plan of all added work and advances its sequences.
   StepPlan Make();
   // Takes a finished plan; a later plan uses its memory.
-  void TakeBack(StepPlan plan);
+  void Recycle(StepPlan plan);
 
  private:
   struct Work {

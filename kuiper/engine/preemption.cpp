@@ -13,33 +13,33 @@ bool Preempter::ShouldSwap(const Sequence& seq, Preemption how) const {
   if (how == Preemption::kRecompute || pages == 0 || !pages_.HasRoomOnHost(seq)) return false;
   // A paused sequence has no part in the step that would swap it in, so it would not get the error
   // if that failed.
-  if (seq.rests) return false;
+  if (seq.is_paused) return false;
   if (how == Preemption::kSwap) return true;
   const bool known = costs_.page_ms > 0 && costs_.token_ms > 0;
   return known && 2 * pages * costs_.page_ms < seq.num_computed * costs_.token_ms;
 }
 
-void Preempter::PutBack(Sequence& seq, Preemption how) {
+void Preempter::Preempt(Sequence& seq, Preemption how) {
   KU_CHECK(seq.num_pending == 0, "a plan is not committed");
   if (MustSlide(seq)) Slide(seq);
   if (!ShouldSwap(seq, how)) {
-    GiveUpPages(seq);
+    DiscardPages(seq);
     ++stats_.preempted_recompute;
     return;
   }
   stats_.pages_swapped_out += pages_.SwapOut(seq);
   ++stats_.preempted_swap;
   ++seq.num_preempted;
-  line_.PutBack(seq);
+  queue_.Preempt(seq);
 }
 
 // The whole sequence is computed again when it next runs.
-void Preempter::GiveUpPages(Sequence& seq) {
-  pages_.Offer(seq);
+void Preempter::DiscardPages(Sequence& seq) {
+  pages_.InsertPages(seq);
   pages_.Release(seq);
   seq.num_computed = 0;
   ++seq.num_preempted;
-  line_.PutBack(seq);
+  queue_.Preempt(seq);
 }
 
 void Preempter::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies) {

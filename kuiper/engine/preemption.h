@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "kuiper/engine/policy.h"
-#include "kuiper/engine/sequence_line.h"
 #include "kuiper/engine/sequence_pages.h"
+#include "kuiper/engine/sequence_queue.h"
 
 namespace kuiper {
 
@@ -30,13 +30,13 @@ class Preempter {
   };
 
   // `window`: a sequence with more tokens than this slides; 0: no sequence slides.
-  Preempter(SequencePages& pages, SequenceLine& line, int window)
-      : pages_(pages), line_(line), window_(window) {}
+  Preempter(SequencePages& pages, SequenceQueue& queue, int window)
+      : pages_(pages), queue_(queue), window_(window) {}
 
   // Preempts a running sequence: it waits again.
-  void PutBack(Sequence& seq, Preemption how);
+  void Preempt(Sequence& seq, Preemption how);
   // Preempts a paused sequence because others wait for its pages; the statistics do not count it.
-  void GiveUpPages(Sequence& seq);
+  void DiscardPages(Sequence& seq);
   // Gives a swapped-out sequence its pages back, except those that it already has.
   void SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies);
   bool MustSlide(const Sequence& seq) const { return window_ > 0 && seq.num_tokens() > window_; }
@@ -51,7 +51,7 @@ class Preempter {
   bool ShouldSwap(const Sequence& seq, Preemption how) const;
 
   SequencePages& pages_;
-  SequenceLine& line_;
+  SequenceQueue& queue_;
   int window_;
   SwapCosts costs_;
   Stats stats_;

@@ -26,27 +26,27 @@ StatusOr<int64_t> RequestTable::Add(Request request) {
   }
   if (searches) KU_RETURN_IF_ERROR(BeamSearch::Check(rules_, request));
   KU_RETURN_IF_ERROR(TakePictures(request.prompt, std::exchange(request.images, {})));
-  return Add(request, [&](AnswerDesk& desk, int64_t id, int64_t first) {
-    std::unique_ptr<Answering> answering;
+  return Add(request, [&](AnswerContext& context, int64_t id, int64_t first) {
+    std::unique_ptr<DecodingStrategy> strategy;
     if (searches) {
-      answering = std::make_unique<BeamSearch>(rules_, desk, id, request, first);
+      strategy = std::make_unique<BeamSearch>(rules_, context, id, request, first);
     } else {
-      answering = std::make_unique<SampledAnswers>(rules_, desk, id, request, first);
+      strategy = std::make_unique<SampledAnswers>(rules_, context, id, request, first);
     }
-    return answering;
+    return strategy;
   });
 }
 
 StatusOr<int64_t> RequestTable::Add(const Request& request, const Make& make) {
-  const int64_t first = desk_.NewSequences(request.num_samples);
-  std::unique_ptr<Sequence> seq = desk_.MakeSequence(rules_, request, next_id_, first);
-  seq->num_seats = std::max(request.num_samples, request.beam_width);
-  const Status added = desk_.scheduler.Add(std::move(seq));
+  const int64_t first = context_.NewSequences(request.num_samples);
+  std::unique_ptr<Sequence> seq = context_.MakeSequence(rules_, request, next_id_, first);
+  seq->num_reserved_seqs = std::max(request.num_samples, request.beam_width);
+  const Status added = context_.scheduler.Add(std::move(seq));
   if (!added.ok()) {
     DropPictures(next_id_);
     return added;
   }
-  active_[next_id_] = make(desk_, next_id_, first);
+  active_[next_id_] = make(context_, next_id_, first);
   return next_id_++;
 }
 
@@ -58,27 +58,27 @@ Status RequestTable::TakePictures(std::span<const int32_t> prompt,
                   "a request with pictures cannot slide out of the context",
                   "use " + Param("on_full") + " stop or preempt");
   }
-  KU_ASSIGN_OR_RETURN(PromptPatches patches, pictures_->Place(prompt, std::move(pictures)));
-  if (!patches.spans.empty()) desk_.patches.emplace(next_id_, std::move(patches));
+  KU_ASSIGN_OR_RETURN(PromptPictures overrides, pictures_->Place(prompt, std::move(pictures)));
+  if (!overrides.spans.empty()) context_.overrides.emplace(next_id_, std::move(overrides));
   return OkStatus();
 }
 
 void RequestTable::DropPictures(int64_t request) {
-  const auto node = desk_.patches.extract(request);
+  const auto node = context_.overrides.extract(request);
   if (!node.empty()) pictures_->Drop(node.mapped().sources);
 }
 
 void RequestTable::EndAborted() {
   for (const auto& [request, sample] : std::exchange(aborted_, {})) {
-    Ask(request, [&sample = sample](Answering& answering) { answering.Abort(sample); });
+    Ask(request, [&sample = sample](DecodingStrategy& strategy) { strategy.Abort(sample); });
   }
 }
 
 bool RequestTable::IsPictureWanted(int64_t source,
                                    const std::function<bool(int64_t request)>& go_on) {
   bool is_wanted = false;
-  for (const auto& [request, patches] : desk_.patches) {
-    const bool has = std::ranges::find(patches.sources, source) != patches.sources.end();
+  for (const auto& [request, overrides] : context_.overrides) {
+    const bool has = std::ranges::find(overrides.sources, source) != overrides.sources.end();
     if (!has || aborted_.contains({request, std::nullopt})) continue;
     if (go_on(request)) {
       is_wanted = true;
@@ -90,7 +90,7 @@ bool RequestTable::IsPictureWanted(int64_t source,
 }
 
 StatusOr<Completion> RequestTable::Take(int64_t request, int sample) {
-  auto node = desk_.finished.extract({request, sample});
+  auto node = context_.finished.extract({request, sample});
   if (node.empty()) {
     return NoSuchAnswer(request, sample, "has not ended, or was taken before");
   }
@@ -98,14 +98,15 @@ StatusOr<Completion> RequestTable::Take(int64_t request, int sample) {
 }
 
 StatusOr<std::vector<int32_t>> RequestTable::PagesOf(int64_t request, int sample) const {
-  if (const auto done = desk_.finished.find({request, sample}); done != desk_.finished.end()) {
+  if (const auto done = context_.finished.find({request, sample});
+      done != context_.finished.end()) {
     return done->second.pages;
   }
   const auto it = active_.find(request);
   if (it == active_.end()) return NoSuchAnswer(request, sample, "does not exist, or was taken");
   const std::optional<int64_t> sequence = it->second->SequenceOf(sample);
   if (!sequence.has_value()) return NoSuchAnswer(request, sample, "does not exist");
-  const Sequence* seq = desk_.scheduler.Find(*sequence);  // null: not forked yet
+  const Sequence* seq = context_.scheduler.Find(*sequence);  // null: not forked yet
   return seq != nullptr ? seq->pages : std::vector<int32_t>();
 }
 
@@ -114,7 +115,7 @@ StatusOr<int> RequestTable::NumComputed(int64_t request) const {
   if (it == active_.end()) return NoSuchAnswer(request, 0, "does not exist, or was taken");
   const std::optional<int64_t> sequence = it->second->SequenceOf(0);
   if (!sequence.has_value()) return NoSuchAnswer(request, 0, "does not exist");
-  const Sequence* seq = desk_.scheduler.Find(*sequence);
+  const Sequence* seq = context_.scheduler.Find(*sequence);
   return seq == nullptr ? 0 : std::min(seq->num_computed, seq->num_prompt);
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
-#include "kuiper/engine/answering.h"
+#include "kuiper/engine/decoding_strategy.h"
 #include "kuiper/engine/picture_store.h"
 #include "kuiper/engine/request.h"
 
@@ -22,12 +22,12 @@ namespace kuiper {
 class RequestTable {
  public:
   // Makes the Answering object of a request whose first sequence is `first`.
-  using Make =
-      std::function<std::unique_ptr<Answering>(AnswerDesk& desk, int64_t id, int64_t first)>;
+  using Make = std::function<std::unique_ptr<DecodingStrategy>(AnswerContext& context, int64_t id,
+                                                               int64_t first)>;
 
   // `pictures` is null if the model has no vision encoder.
   RequestTable(AnswerRules rules, Scheduler& scheduler, PictureStore* pictures)
-      : rules_(std::move(rules)), desk_(scheduler), pictures_(pictures) {}
+      : rules_(std::move(rules)), context_(scheduler), pictures_(pictures) {}
 
   // Adds a request, answered by sampling or beam search as it specifies. Returns its id.
   StatusOr<int64_t> Add(Request request);
@@ -54,7 +54,7 @@ class RequestTable {
     DropPictures(request);
   }
 
-  std::vector<TokenEvent> TakeEvents() { return std::exchange(desk_.events, {}); }
+  std::vector<TokenEvent> TakeEvents() { return std::exchange(context_.events, {}); }
   StatusOr<Completion> Take(int64_t request, int sample);
   // Pages of an answer that is being generated or was not taken yet.
   StatusOr<std::vector<int32_t>> PagesOf(int64_t request, int sample) const;
@@ -67,10 +67,10 @@ class RequestTable {
   void DropPictures(int64_t request);
 
   AnswerRules rules_;
-  AnswerDesk desk_;
+  AnswerContext context_;
   PictureStore* pictures_;
   int64_t next_id_ = 1;
-  std::map<int64_t, std::unique_ptr<Answering>> active_;
+  std::map<int64_t, std::unique_ptr<DecodingStrategy>> active_;
   std::set<std::pair<int64_t, std::optional<int>>> aborted_;  // absent: all samples
 };
 

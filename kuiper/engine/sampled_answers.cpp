@@ -6,10 +6,10 @@
 
 namespace kuiper {
 
-SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
+SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerContext& context, int64_t id,
                                const Request& request, int64_t first)
     : rules_(rules),
-      desk_(desk),
+      context_(context),
       id_(id),
       request_(request),
       budget_(rules.tokenizer, request, rules.max_context),
@@ -44,7 +44,7 @@ void SampledAnswers::OnPromptLogits(const Sequence& sequence, int position,
       LogprobsOf(logits, sequence.tokens.at(position + 1), *request_.num_prompt_logprobs));
 }
 
-void SampledAnswers::OnRest() {
+void SampledAnswers::OnPaused() {
   forked_ = true;  // they need nothing: the first sequence computed the prompt
   for (int i = 0; i < request_.num_samples; ++i) {
     if (!answers_[i].has_value()) continue;
@@ -65,7 +65,7 @@ void SampledAnswers::OnTokens(int64_t sequence, std::span<const int32_t> tokens)
     if (reason != FinishReason::kNone) {
       return Finish(sequence, reason, OkStatus(), std::move(event));
     }
-    desk_.events.push_back(std::move(event));
+    context_.events.push_back(std::move(event));
   }
 }
 
@@ -89,14 +89,14 @@ void SampledAnswers::Finish(int64_t sequence, FinishReason reason, const Status&
   completion.seed = request_.sampling.seed + static_cast<uint64_t>(sequence - first_);
   answer.reset();
   --num_running_;
-  const auto seq = desk_.scheduler.Finish(sequence, reason != FinishReason::kError);
+  const auto seq = context_.scheduler.Finish(sequence, reason != FinishReason::kError);
   if (seq != nullptr) {  // null: not forked yet
     completion.cached_tokens = seq->num_cached;
     completion.dropped_tokens = seq->num_dropped;
     completion.pages = std::move(seq->pages);
   }
   if (sequence == first_) ForkOthers();
-  desk_.Finish(std::move(event), std::move(completion));
+  context_.Finish(std::move(event), std::move(completion));
 }
 
 // The other sequences share the part of the prompt that the first one has computed. If it has
@@ -105,12 +105,12 @@ void SampledAnswers::ForkOthers() {
   if (std::exchange(forked_, true)) return;
   for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {
     if (!answers_.at(id - first_).has_value()) continue;  // aborted
-    auto seq = desk_.MakeSequence(rules_, request_, id_, id);
+    auto seq = context_.MakeSequence(rules_, request_, id_, id);
     seq->sampling.seed += id - first_;
     if (request_.num_prompt_logprobs.has_value()) {
       seq->next_prompt_row = static_cast<int>(prompt_logprobs_.size());
     }
-    const Status forked = desk_.scheduler.Fork(first_, std::move(seq));
+    const Status forked = context_.scheduler.Fork(first_, std::move(seq));
     KU_CHECK(forked.ok(), "the first sequence has the same prompt and was accepted");
   }
 }

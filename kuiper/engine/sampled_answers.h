@@ -8,18 +8,18 @@
 #include <span>
 #include <vector>
 
-#include "kuiper/engine/answering.h"
+#include "kuiper/engine/decoding_strategy.h"
 #include "kuiper/engine/reasoning_budget.h"
 #include "kuiper/engine/transcript.h"
 
 namespace kuiper {
 
-class SampledAnswers : public Answering {
+class SampledAnswers : public DecodingStrategy {
  public:
   // Sequence `first` is in the scheduler. Sample i becomes sequence `first` + i. `rules` and `desk`
   // must outlive the answers.
-  SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
-                 int64_t first);
+  SampledAnswers(const AnswerRules& rules, AnswerContext& context, int64_t id,
+                 const Request& request, int64_t first);
 
   void OnLaunch(int64_t sequence) override { Of(sequence).OnLaunch(); }
   bool MayRunAhead(int64_t sequence) const override;
@@ -32,7 +32,7 @@ class SampledAnswers : public Answering {
   }
   void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override;
   // The prompt is computed, and the request asks for no token: ends all answers.
-  void OnRest() override;
+  void OnPaused() override;
   void End(int64_t sequence, FinishReason reason, const Status& error) override;
   void Abort(std::optional<int> sample) override;
   std::optional<int64_t> SequenceOf(int sample) const override;
@@ -44,7 +44,7 @@ class SampledAnswers : public Answering {
   void Finish(int64_t sequence, FinishReason reason, const Status& error, TokenEvent event);
 
   const AnswerRules& rules_;
-  AnswerDesk& desk_;
+  AnswerContext& context_;
   const int64_t id_;
   const Request request_;
   const ReasoningBudget budget_;

@@ -9,12 +9,12 @@
 namespace kuiper {
 
 Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages,
-                     SourceCache* sources)
+                     EncoderCache* sources)
     : limits_(limits),
       pace_(limits.latency_target_ms, limits.max_step_tokens, limits.pass_rows),
       pages_(pool, reuse, host_pages, sources, limits.on_full),
       maker_(limits.num_axes, limits.group_decodes),
-      preempter_(pages_, line_, limits.on_full == OnFull::kSlide ? window() : 0) {
+      preempter_(pages_, queue_, limits.on_full == OnFull::kSlide ? window() : 0) {
   KU_CHECK(limits.max_seqs > 0 && limits.max_step_tokens >= limits.max_seqs);
   if (limits.policy == SchedulingPolicy::kLatency) {
     limits_.max_seqs = std::min(limits.max_seqs, kLatencySeqs);
@@ -48,34 +48,34 @@ Status Scheduler::Check(Sequence& seq) const {
 Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
   KU_RETURN_IF_ERROR(Check(*seq));
   seq->rank.arrival = num_added_++;
-  seq->rank.due = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
-  seq->num_seats = std::min(seq->num_seats, limits_.max_seqs);
-  line_.Wait(line_.Add(std::move(seq)));
+  seq->rank.effective_arrival = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
+  seq->num_reserved_seqs = std::min(seq->num_reserved_seqs, limits_.max_seqs);
+  queue_.Wait(queue_.Add(std::move(seq)));
   return OkStatus();
 }
 
 Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
-  Sequence* parent = line_.Find(parent_id);
+  Sequence* parent = queue_.Find(parent_id);
   if (parent == nullptr) return Add(std::move(forked));
-  parent->num_seats = std::max(1, parent->num_seats - 1);
+  parent->num_reserved_seqs = std::max(1, parent->num_reserved_seqs - 1);
   KU_RETURN_IF_ERROR(Check(*forked));
-  Sequence& child = line_.Add(std::move(forked));
+  Sequence& child = queue_.Add(std::move(forked));
   child.rank = parent->rank;
   child.rank.fork = ++num_forked_;
   const bool runs = parent->place == Sequence::Place::kRunning;
-  if (!runs || !HasSeats(1) || parent->num_dropped > 0) {
-    line_.Wait(child);
+  if (!runs || !HasRoomForSeqs(1) || parent->num_dropped > 0) {
+    queue_.Wait(child);
     return OkStatus();
   }
   child.num_computed = child.num_cached = pages_.Share(*parent, &child);
-  line_.Run(child);
-  if (pages_.PromisedTo(line_.running()) <= pages_.num_available() &&
+  queue_.Run(child);
+  if (pages_.NumReservedFor(queue_.running()) <= pages_.num_available() &&
       pages_.HoldSources(child, child.num_computed)) {
     return OkStatus();
   }
   pages_.Release(child);
   child.num_computed = child.num_cached = 0;
-  line_.Wait(child);
+  queue_.Wait(child);
   return OkStatus();
 }
 
@@ -85,7 +85,7 @@ Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
 bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) {
   while (!pages_.GrowTo(seq, num_tokens, maker_.copies())) {
     if (ahead) {
-      step->must_settle = true;
+      step->must_not_run_ahead = true;
       return false;
     }
     // A lone sequence may lack a page only for a copy; after recomputing it needs no copy.
@@ -94,8 +94,8 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
       step->out_of_pages.push_back(&seq);
       return false;
     }
-    const bool is_last = line_.running().back() == &seq;
-    PutLastBack();
+    const bool is_last = queue_.running().back() == &seq;
+    PreemptLast();
     if (is_last) return false;
   }
   return true;
@@ -104,7 +104,7 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
 // Each decoding sequence gets one token, for which there is always room; the others share the
 // remaining budget.
 StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
-  const std::vector<Sequence*>& running = line_.running();
+  const std::vector<Sequence*>& running = queue_.running();
   int num_decodes = 0;
   for (Sequence* seq : running) {
     if (!ahead && preempter_.MustSlide(*seq)) preempter_.Slide(*seq);
@@ -117,7 +117,7 @@ StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
   for (size_t i = 0; i < running.size(); ++i) {  // sequences after i may be preempted meanwhile
     Sequence& seq = *running[i];
     if (preempter_.MustSlide(seq)) {
-      step->must_settle = true;
+      step->must_not_run_ahead = true;
       continue;
     }
     StepBudget left = budget;
@@ -132,21 +132,21 @@ StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
 Scheduler::Step Scheduler::Schedule(bool ahead) {
   Step step;
   if (ahead) {
-    step.must_settle = FirstIsHeldUp();
+    step.must_not_run_ahead = IsFirstBlocked();
   } else {
-    while (FirstIsHeldUp()) PutLastBack();
+    while (IsFirstBlocked()) PreemptLast();
   }
   const int64_t preempted = preempter_.num_preempted();
   const StepBudget budget = PlanRunning(ahead, &step);
   const bool is_full = preempter_.num_preempted() > preempted;
-  if (!is_full && !step.must_settle) Admit(&step, budget);
+  if (!is_full && !step.must_not_run_ahead) Admit(&step, budget);
   step.plan = maker_.Make();
   const bool is_idle = step.plan.entries.empty() && step.out_of_pages.empty() && !ahead;
   if (is_idle && num_running() > 0 && num_waiting() > 0) {
     // All running sequences are paused while others wait for pages: preempt the last one.
-    Sequence& last = *line_.running().back();
-    KU_CHECK(last.rests, "a sequence that could continue was not scheduled");
-    preempter_.GiveUpPages(last);
+    Sequence& last = *queue_.running().back();
+    KU_CHECK(last.is_paused, "a sequence that could continue was not scheduled");
+    preempter_.DiscardPages(last);
   }
   // A step without entries is not launched.
   if (!step.plan.entries.empty()) step.plan.ended = std::exchange(ended_, {});
@@ -155,25 +155,26 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
 }
 
 // True if a lower-ranked sequence runs while the head of the queue lacks pages or exceeds max_seqs.
-bool Scheduler::FirstIsHeldUp() const {
-  const Sequence* first = line_.first();
+bool Scheduler::IsFirstBlocked() const {
+  const Sequence* first = queue_.first();
   if (first == nullptr || num_running() == 0) return false;
-  if (line_.running().back()->rank < first->rank) return false;
-  return !HasSeats(first->num_seats) ||
-         pages_.Promised(*first) + pages_.PromisedTo(line_.running()) > pages_.num_available();
+  if (queue_.running().back()->rank < first->rank) return false;
+  return !HasRoomForSeqs(first->num_reserved_seqs) ||
+         pages_.NumReserved(*first) + pages_.NumReservedFor(queue_.running()) >
+             pages_.num_available();
 }
 
 void Scheduler::Admit(Step* step, StepBudget budget) {
-  while (line_.first() != nullptr && !line_.first_is_refused() &&
-         budget.HasRoomFor(*line_.first()) && HasSeats(line_.first()->num_seats)) {
-    Sequence& seq = *line_.first();
+  while (queue_.first() != nullptr && !queue_.first_is_refused() &&
+         budget.HasRoomFor(*queue_.first()) && HasRoomForSeqs(queue_.first()->num_reserved_seqs)) {
+    Sequence& seq = *queue_.first();
     // Moves run before copies and could overwrite the source of a copy.
-    if (!seq.host_pages.empty() && !line_.HasSourcesOf(*maker_.copies())) return;
+    if (!seq.host_pages.empty() && !queue_.HasSourcesOf(*maker_.copies())) return;
     if (!TryAdmit(seq)) {
-      line_.RefuseFirst();
+      queue_.RefuseFirst();
       return;
     }
-    line_.Run(seq);
+    queue_.Run(seq);
     const int count = budget.Spend(seq);
     if (!pages_.GrowTo(seq, seq.num_computed + count, maker_.copies())) {
       KU_CHECK(num_running() == 1, "only a lone sequence is admitted without the pages it needs");
@@ -189,9 +190,10 @@ void Scheduler::Admit(Step* step, StepBudget budget) {
 bool Scheduler::TryAdmit(Sequence& seq) {
   const bool is_swapped = !seq.host_pages.empty();
   KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_reusable());
-  const int needed = pages_.Promised(seq) - static_cast<int>(match.pages.size());
+  const int needed = pages_.NumReserved(seq) - static_cast<int>(match.pages.size());
   const int num_matched = match.num_tokens;
-  if ((num_running() > 0 && pages_.PromisedTo(line_.running()) + needed > pages_.num_available()) ||
+  if ((num_running() > 0 &&
+       pages_.NumReservedFor(queue_.running()) + needed > pages_.num_available()) ||
       !pages_.HoldSources(seq, is_swapped ? seq.num_computed : num_matched)) {
     pages_.Return(seq, match);
     return false;
@@ -208,7 +210,7 @@ bool Scheduler::TryAdmit(Sequence& seq) {
 
 void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) {
   KU_CHECK(outcomes.size() == plan.samples.size());
-  line_.ForSequences(plan, [&](Sequence& seq, const StepPlan::Entry& entry) {
+  queue_.ForSequences(plan, [&](Sequence& seq, const StepPlan::Entry& entry) {
     const Outcome* outcome = entry.samples.empty() ? nullptr : &outcomes[entry.samples.begin];
     const Token* token = outcome == nullptr ? nullptr : std::get_if<Token>(outcome);
     if (outcome != nullptr && token == nullptr) seq.num_pending = 0;
@@ -216,37 +218,37 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) 
       seq.num_computed = entry.begin;
       return;
     }
-    if (pages_.Computed(seq, entry.begin, entry.end())) line_.AskFirstAgain();
+    if (pages_.Computed(seq, entry.begin, entry.end())) queue_.RetryFirst();
     if (token != nullptr) {
       seq.tokens.push_back(token->id);
       --seq.num_pending;
     } else {
-      seq.rests = outcome != nullptr;
+      seq.is_paused = outcome != nullptr;
     }
   });
 }
 
 void Scheduler::Append(int64_t id, int32_t token) {
-  Sequence* seq = line_.Find(id);
-  KU_CHECK(seq != nullptr && seq->rests, "the sequence is not paused");
+  Sequence* seq = queue_.Find(id);
+  KU_CHECK(seq != nullptr && seq->is_paused, "the sequence is not paused");
   seq->tokens.push_back(token);
-  seq->rests = false;
-  if (seq->place == Sequence::Place::kApart) line_.Wait(*seq);
+  seq->is_paused = false;
+  if (seq->place == Sequence::Place::kApart) queue_.Wait(*seq);
 }
 
 void Scheduler::Preempt(int64_t id, Preemption how) {
-  Sequence* seq = line_.Find(id);
+  Sequence* seq = queue_.Find(id);
   KU_CHECK(seq != nullptr && seq->place == Sequence::Place::kRunning, "no such sequence runs");
-  preempter_.PutBack(*seq, how);
+  preempter_.Preempt(*seq, how);
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(int64_t id, bool reusable) {
-  std::unique_ptr<Sequence> seq = line_.Remove(id);
+  std::unique_ptr<Sequence> seq = queue_.Remove(id);
   if (seq == nullptr) return nullptr;
   ended_.push_back(id);
   seq->num_pending = 0;
   seq->num_computed = std::min(seq->num_computed, seq->num_tokens());
-  if (reusable) pages_.Offer(*seq);
+  if (reusable) pages_.InsertPages(*seq);
   seq->pages = pages_.Release(*seq);
   pages_.ReleaseHostPages(*seq);
   return seq;

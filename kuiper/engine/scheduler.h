@@ -26,8 +26,8 @@
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/preemption.h"
 #include "kuiper/engine/sequence.h"
-#include "kuiper/engine/sequence_line.h"
 #include "kuiper/engine/sequence_pages.h"
+#include "kuiper/engine/sequence_queue.h"
 #include "kuiper/engine/step_budget.h"
 
 namespace kuiper {
@@ -57,7 +57,7 @@ class Scheduler {
   // `reuse` may be null. `host_pages` may be null; then nothing is swapped. `sources` may be null
   // if no sequence has patches. All must outlive the scheduler.
   Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages = nullptr,
-            SourceCache* sources = nullptr);
+            EncoderCache* sources = nullptr);
 
   // Adds a sequence, which waits. kContextExceeded unless the prompt leaves room for a token in the
   // context; kResourceExhausted if it does not fit the pool.
@@ -74,19 +74,19 @@ class Scheduler {
     std::vector<PageMove> moves;  // execute before the plan, even if that is empty
     StepPlan plan;
     std::vector<const Sequence*> out_of_pages;  // cannot continue; the caller must finish them
-    bool must_settle = false;                   // see Schedule
+    bool must_not_run_ahead = false;            // see Schedule
   };
   // Makes the next plan; its sequences count as advanced from here on. `ahead`: the previous plan
   // is not committed yet (asynchronous scheduling, one step ahead). Then a sequence with pending
   // tokens can only continue decoding, since these tokens are unknown, and no sequence is
-  // preempted. If a preemption or a slide is needed, must_settle is set: do not schedule the next
-  // step ahead.
+  // preempted. If a preemption or a slide is needed, must_not_run_ahead is set: do not schedule the
+  // next step ahead.
   Step Schedule(bool ahead = false);
 
   // Call once the plan, or what is left of it, is launched. A sequence that ends earlier adds no
   // pages to the prefix cache: the K/V of this step and the page copies they need do not exist yet.
   void Launched(const StepPlan& plan) {
-    line_.ForSequences(plan, [](Sequence& seq, const auto&) { seq.is_launched = true; });
+    queue_.ForSequences(plan, [](Sequence& seq, const auto&) { seq.is_launched = true; });
   }
 
   // The result of a sample of a plan.
@@ -103,7 +103,7 @@ class Scheduler {
   // element of plan.samples. Entries of sequences that have ended are skipped.
   void Commit(const StepPlan& plan, std::span<const Outcome> outcomes);
   // Takes a plan that the caller no longer needs; later plans reuse its memory.
-  void TakeBack(StepPlan plan) { maker_.TakeBack(std::move(plan)); }
+  void Recycle(StepPlan plan) { maker_.Recycle(std::move(plan)); }
   // Appends the next token of a paused sequence.
   void Append(int64_t id, int32_t token);
   // Removes a waiting, running or swapped-out sequence and releases its pages. Others may reuse
@@ -124,25 +124,27 @@ class Scheduler {
   const Limits& limits() const { return limits_; }  // as adjusted for the policy
   int window() const;  // OnFull::kSlide: a sequence with more tokens than this slides
   // Null if the sequence has ended.
-  const Sequence* Find(int64_t id) const { return line_.Find(id); }
-  bool HasWork() const { return !line_.empty(); }
-  int num_running() const { return line_.num_running(); }
-  int num_waiting() const { return line_.num_waiting(); }
+  const Sequence* Find(int64_t id) const { return queue_.Find(id); }
+  bool HasWork() const { return !queue_.empty(); }
+  int num_running() const { return queue_.num_running(); }
+  int num_waiting() const { return queue_.num_waiting(); }
 
  private:
-  bool HasSeats(int count) const { return line_.num_seats() + count <= limits_.max_seqs; }
+  bool HasRoomForSeqs(int count) const {
+    return queue_.num_reserved_seqs() + count <= limits_.max_seqs;
+  }
   Status Check(Sequence& seq) const;
   bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
   StepBudget PlanRunning(bool ahead, Step* step);
-  bool FirstIsHeldUp() const;
+  bool IsFirstBlocked() const;
   void Admit(Step* step, StepBudget budget);
   bool TryAdmit(Sequence& seq);
-  void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }
+  void PreemptLast() { preempter_.Preempt(*queue_.running().back(), limits_.preemption); }
 
   Limits limits_;
   ChunkPace pace_;
   SequencePages pages_;
-  SequenceLine line_;
+  SequenceQueue queue_;
   PlanMaker maker_;
   Preempter preempter_;
   int64_t num_added_ = 0;

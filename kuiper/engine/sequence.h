@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kuiper/engine/patch_span.h"
+#include "kuiper/engine/override_span.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/step_plan.h"
 #include "kuiper/kv/reuse.h"
@@ -29,7 +29,7 @@ struct Sequence {
   // Rank in the queue; the smallest comes first. due: arrival, minus
   // Scheduler::kArrivalsPerPriority per step of priority.
   struct Rank {
-    int64_t due = 0;
+    int64_t effective_arrival = 0;
     int64_t arrival = 0;
     int64_t fork = 0;  // forks rank after their parent, in creation order
     auto operator<=>(const Rank&) const = default;
@@ -38,10 +38,10 @@ struct Sequence {
   int64_t id = 0;
   Rank rank;
   Place place = Place::kApart;
-  bool rests = false;           // paused: all is computed; Scheduler::Append gives the next token
+  bool is_paused = false;       // paused: all is computed; Scheduler::Append gives the next token
   std::vector<int32_t> tokens;  // prompt, then known generated tokens; without tokens that slid out
   std::vector<int32_t> pages;   // covers [0, num_computed + scheduled); contiguous: one cache row
-  int num_told_pages = 0;       // leading pages that plans have already sent to the batch builder
+  int num_sent_pages = 0;       // leading pages that plans have already sent to the batch builder
   int num_pending = 0;          // tokens sampled by steps that are scheduled but not committed
   int sampled_row = 0;          // sample index of the last pending token in the last scheduled step
   int num_prompt = 0;           // prompt tokens in `tokens`
@@ -64,7 +64,7 @@ struct Sequence {
   int64_t request = 0;  // id of its request; the scheduler only copies it
   int max_new_tokens = 0;
   int priority = 0;
-  int num_seats = 1;                // sequences reserved: itself and those that will fork from it
+  int num_reserved_seqs = 1;        // sequences reserved: itself and those that will fork from it
   int num_cached = 0;               // prompt tokens reused when the sequence was first admitted
   int num_dropped = 0;              // tokens that slid out of the context
   int num_dropped_generated = 0;    // generated tokens among them
@@ -74,8 +74,8 @@ struct Sequence {
   // Keys of the first tokens in the prefix cache, if ids do not identify them. Tokens past the end
   // of `keys` have their id as key.
   std::vector<uint64_t> keys;
-  std::vector<PatchSpan> patches;     // spans of the prompt, ascending
-  std::vector<int64_t> held_sources;  // sources of patches still to compute, while it runs
+  std::vector<OverrideSpan> overrides;  // spans of the prompt, ascending
+  std::vector<int64_t> held_sources;    // sources of patches still to compute, while it runs
 
   int num_known() const { return static_cast<int>(tokens.size()); }
   int num_tokens() const { return num_known() + num_pending; }

@@ -18,17 +18,17 @@ int SequencePages::num_available() const {
   return pool_.num_free() + (reuse_ != nullptr ? reuse_->num_evictable() : 0);
 }
 
-int SequencePages::Promised(const Sequence& seq) const {
+int SequencePages::NumReserved(const Sequence& seq) const {
   if (on_full_ != OnFull::kPreempt) return seq.max_pages;
   // All known tokens and one more page, so that a new sequence does not cause a preemption at once.
   return std::min(PagesFor(seq.num_tokens()) + 1, seq.max_pages);
 }
 
-int SequencePages::PromisedTo(std::span<Sequence* const> running) const {
+int SequencePages::NumReservedFor(std::span<Sequence* const> running) const {
   int promised = 0;
   std::map<int32_t, int> writers;  // writers of each shared page
   for (const Sequence* seq : running) {
-    promised += std::max(0, Promised(*seq) - static_cast<int>(seq->pages.size()));
+    promised += std::max(0, NumReserved(*seq) - static_cast<int>(seq->pages.size()));
     if (IsWritePageShared(*seq)) ++writers[seq->pages[seq->num_computed / pool_.page_size()]];
   }
   // Each writer of a shared page gets a copy, except the last writer if the page has no other
@@ -56,7 +56,7 @@ bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::
   if (pool_.num_free() < missing) return false;
   const auto allocate = [&](int index) {
     KU_CHECK(pool_.Allocate(1, &seq.pages));
-    pool_.TellHeld(KvEvent::Kind::kAllocate, HolderOf(seq), index, seq.pages.back());
+    pool_.NotifyHeld(KvEvent::Kind::kAllocate, HolderOf(seq), index, seq.pages.back());
   };
   for (int index = num_pages; index < num_pages + missing - is_shared; ++index) allocate(index);
   if (is_shared) {
@@ -64,20 +64,20 @@ bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::
     const int kept = seq.num_computed % pool_.page_size();
     const int32_t shared = seq.pages[index];
     pool_.Release(shared);
-    pool_.TellGivenUp(HolderOf(seq), index, shared);
+    pool_.NotifyReleased(HolderOf(seq), index, shared);
     allocate(index);
     const int32_t page = seq.pages[index] = seq.pages.back();
     seq.pages.pop_back();
     if (kept > 0) {
       copies->push_back({shared, page, kept});
-      pool_.Tell({.kind = KvEvent::Kind::kCopy,
-                  .holder = HolderOf(seq),
-                  .index = index,
-                  .page = page,
-                  .from = shared,
-                  .num_tokens = kept});
+      pool_.Notify({.kind = KvEvent::Kind::kCopy,
+                    .holder = HolderOf(seq),
+                    .index = index,
+                    .page = page,
+                    .from = shared,
+                    .num_tokens = kept});
     }
-    seq.num_told_pages = std::min(seq.num_told_pages, index);
+    seq.num_sent_pages = std::min(seq.num_sent_pages, index);
   }
   return true;
 }
@@ -92,7 +92,7 @@ int SequencePages::Share(const Sequence& parent, Sequence* child) {
   child->pages.assign(parent.pages.begin(), parent.pages.begin() + PagesFor(num_tokens));
   for (size_t i = 0; i < child->pages.size(); ++i) {
     pool_.AddRef(child->pages[i]);
-    pool_.TellHeld(KvEvent::Kind::kShare, HolderOf(*child), static_cast<int>(i), child->pages[i]);
+    pool_.NotifyHeld(KvEvent::Kind::kShare, HolderOf(*child), static_cast<int>(i), child->pages[i]);
   }
   return num_tokens;
 }
@@ -114,7 +114,7 @@ void SequencePages::Take(KvReuse::Match match, Sequence* seq) {
   seq->pages = std::move(match.pages);
   seq->cursor = match.cursor;
   for (size_t i = 0; i < seq->pages.size(); ++i) {
-    pool_.TellHeld(KvEvent::Kind::kShare, HolderOf(*seq), static_cast<int>(i), seq->pages[i]);
+    pool_.NotifyHeld(KvEvent::Kind::kShare, HolderOf(*seq), static_cast<int>(i), seq->pages[i]);
   }
 }
 
@@ -124,23 +124,23 @@ void SequencePages::Return(const Sequence& seq, const KvReuse::Match& match) {
 
 bool SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
   const int on_full_pages = num_tokens - num_tokens % pool_.page_size();
-  if (reuse_ != nullptr && on_full_pages > before) OfferTokens(seq, num_tokens, false);
-  if (seq.held_sources.empty() || num_tokens < seq.patches.back().end()) return false;
+  if (reuse_ != nullptr && on_full_pages > before) InsertTokens(seq, num_tokens, false);
+  if (seq.held_sources.empty() || num_tokens < seq.overrides.back().end()) return false;
   ReleaseSources(seq);
   return true;
 }
 
-void SequencePages::Offer(Sequence& seq) {
+void SequencePages::InsertPages(Sequence& seq) {
   const bool has_any = seq.is_launched && !seq.pages.empty();
-  if (reuse_ != nullptr && has_any) OfferTokens(seq, seq.num_computed, true);
+  if (reuse_ != nullptr && has_any) InsertTokens(seq, seq.num_computed, true);
 }
 
-void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
+void SequencePages::InsertTokens(Sequence& seq, int num_tokens, bool finished) {
   const auto offer = [&] {
     const int known = seq.cursor.num_pages;
     const int begin = known * pool_.page_size();
     if (begin >= num_tokens) return true;
-    seq.num_told_pages = std::min(seq.num_told_pages, known);  // insertion may exchange pages
+    seq.num_sent_pages = std::min(seq.num_sent_pages, known);  // insertion may exchange pages
     const auto keys = KeysOf(seq, begin, num_tokens);
     const auto pages = std::span(seq.pages).subspan(known);
     return finished ? reuse_->Finished(keys, pages, &seq.cursor, HolderOf(seq))
@@ -154,7 +154,7 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
 bool SequencePages::HoldSources(Sequence& seq, int num_computed) {
   KU_CHECK(seq.held_sources.empty(), "the sequence holds its sources");
   std::vector<int64_t> wanted;
-  for (const PatchSpan& span : seq.patches) {
+  for (const OverrideSpan& span : seq.overrides) {
     if (span.end() > num_computed) wanted.push_back(span.source);
   }
   if (wanted.empty()) return true;
@@ -175,20 +175,20 @@ std::vector<int32_t> SequencePages::Release(Sequence& seq) {
   ReleaseSources(seq);
   for (size_t i = 0; i < seq.pages.size(); ++i) {
     pool_.Release(seq.pages[i]);
-    pool_.TellGivenUp(HolderOf(seq), static_cast<int>(i), seq.pages[i]);
+    pool_.NotifyReleased(HolderOf(seq), static_cast<int>(i), seq.pages[i]);
   }
   seq.cursor = {};
-  seq.num_told_pages = 0;
+  seq.num_sent_pages = 0;
   return std::exchange(seq.pages, {});
 }
 
-void SequencePages::TellSwapped(KvEvent::Kind kind, const Sequence& seq, int index,
-                                int32_t page) const {
-  pool_.Tell({.kind = kind,
-              .holder = HolderOf(seq),
-              .index = index,
-              .page = page,
-              .host_page = seq.host_pages[index]});
+void SequencePages::NotifySwapped(KvEvent::Kind kind, const Sequence& seq, int index,
+                                  int32_t page) const {
+  pool_.Notify({.kind = kind,
+                .holder = HolderOf(seq),
+                .index = index,
+                .page = page,
+                .host_page = seq.host_pages[index]});
 }
 
 bool SequencePages::HasRoomOnHost(const Sequence& seq) const {
@@ -200,7 +200,7 @@ int SequencePages::SwapOut(Sequence& seq) {
   KU_CHECK(host_pages_->Allocate(count, &seq.host_pages));
   for (int i = 0; i < count; ++i) {
     moves_.push_back({seq.pages[i], seq.host_pages[i], true});
-    TellSwapped(KvEvent::Kind::kSwapOut, seq, i, seq.pages[i]);
+    NotifySwapped(KvEvent::Kind::kSwapOut, seq, i, seq.pages[i]);
   }
   Release(seq);
   return count;
@@ -213,7 +213,7 @@ int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies
   KU_CHECK(GrowTo(seq, seq.num_computed, copies), "an admitted sequence finds its pages");
   for (int i = matched; i < count; ++i) {
     moves_.push_back({seq.pages[i], seq.host_pages[i], false});
-    TellSwapped(KvEvent::Kind::kSwapIn, seq, i, seq.pages[i]);
+    NotifySwapped(KvEvent::Kind::kSwapIn, seq, i, seq.pages[i]);
   }
   seq.is_launched = false;
   ReleaseHostPages(seq);
@@ -223,7 +223,7 @@ int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies
 void SequencePages::ReleaseHostPages(Sequence& seq) {
   if (host_pages_ != nullptr) host_pages_->Release(seq.host_pages);
   for (size_t i = 0; i < seq.host_pages.size(); ++i) {
-    TellSwapped(KvEvent::Kind::kSwapFree, seq, static_cast<int>(i), 0);
+    NotifySwapped(KvEvent::Kind::kSwapFree, seq, static_cast<int>(i), 0);
   }
   seq.host_pages.clear();
 }

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/engine/encoder_cache.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/sequence.h"
-#include "kuiper/engine/source_cache.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
 #include "kuiper/kv/swap_space.h"
@@ -20,7 +20,7 @@ namespace kuiper {
 class SequencePages {
  public:
   // `reuse` and `host_pages` may be null. `sources` may be null if no sequence has patches.
-  SequencePages(BlockPool& pool, KvReuse* reuse, BlockPool* host_pages, SourceCache* sources,
+  SequencePages(BlockPool& pool, KvReuse* reuse, BlockPool* host_pages, EncoderCache* sources,
                 OnFull on_full)
       : pool_(pool), reuse_(reuse), host_pages_(host_pages), sources_(sources), on_full_(on_full) {}
 
@@ -32,9 +32,9 @@ class SequencePages {
   // Pages that are free or can be evicted.
   int num_available() const;
   // Number of pages reserved for a sequence before others are admitted.
-  int Promised(const Sequence& seq) const;
+  int NumReserved(const Sequence& seq) const;
   // Number of reserved pages that the running sequences do not have yet.
-  int PromisedTo(std::span<Sequence* const> running) const;
+  int NumReservedFor(std::span<Sequence* const> running) const;
   // True if the page for the next token of seq has another holder.
   bool IsWritePageShared(const Sequence& seq) const;
 
@@ -56,7 +56,7 @@ class SequencePages {
   bool Computed(Sequence& seq, int before, int num_tokens);
   // Inserts the computed pages into the prefix cache before seq releases them. Does nothing if a
   // step that counts as computed was not launched.
-  void Offer(Sequence& seq);
+  void InsertPages(Sequence& seq);
   // Holds the sources of seq's patches after its first num_computed tokens. Returns false if they
   // do not fit next to the sources that others hold.
   bool HoldSources(Sequence& seq, int num_computed);
@@ -75,14 +75,14 @@ class SequencePages {
 
  private:
   std::span<const uint64_t> KeysOf(const Sequence& seq, int begin, int end);
-  void OfferTokens(Sequence& seq, int num_tokens, bool finished);
+  void InsertTokens(Sequence& seq, int num_tokens, bool finished);
   // `page` is 0 if the event has no page of the pool.
-  void TellSwapped(KvEvent::Kind kind, const Sequence& seq, int index, int32_t page) const;
+  void NotifySwapped(KvEvent::Kind kind, const Sequence& seq, int index, int32_t page) const;
 
   BlockPool& pool_;
   KvReuse* reuse_;
   BlockPool* host_pages_;
-  SourceCache* sources_;
+  EncoderCache* sources_;
   OnFull on_full_;
   std::vector<PageMove> moves_;
   std::vector<uint64_t> keys_;  // result of the last KeysOf

@@ -32,7 +32,7 @@ bool StepLoop::IsAlive(const StepPlan::Entry& entry) const {
 template <typename F>
 void StepLoop::Ask(const StepPlan::Entry& entry, const F& f) {
   const Sequence* seq = scheduler_.Find(entry.sequence);
-  if (seq != nullptr) requests_.Ask(seq->request, [&](Answering& a) { f(a, *seq); });
+  if (seq != nullptr) requests_.Ask(seq->request, [&](DecodingStrategy& a) { f(a, *seq); });
 }
 
 void StepLoop::LaunchNext() {
@@ -40,7 +40,7 @@ void StepLoop::LaunchNext() {
   next.ahead = !in_flight_.empty();
   Scheduler::Step step = scheduler_.Schedule(next.ahead);
   EndOutOfPages(step.out_of_pages);
-  must_settle_ = step.must_settle;
+  must_not_run_ahead_ = step.must_not_run_ahead;
   EndWithoutMemory(storage_.Prepare(step), next.ahead, &step.plan);
   if (pictures_ != nullptr && !step.plan.entries.empty()) {
     const auto go_on = [this](int64_t source, double done) {
@@ -50,22 +50,22 @@ void StepLoop::LaunchNext() {
     };
     EndWithoutRows(pictures_->Prepare(go_on), &step.plan);
   }
-  if (step.plan.entries.empty()) return TakeBackUntold(std::move(step.plan));
+  if (step.plan.entries.empty()) return DropUnlaunched(std::move(step.plan));
   for (const StepPlan::Entry& entry : step.plan.entries) {
-    Ask(entry, [](Answering& a, const Sequence& seq) { a.OnLaunch(seq.id); });
+    Ask(entry, [](DecodingStrategy& a, const Sequence& seq) { a.OnLaunch(seq.id); });
   }
   next.plan = std::move(step.plan);
-  next.plan.ended.insert(next.plan.ended.end(), untold_.begin(), untold_.end());
-  untold_.clear();
+  next.plan.ended.insert(next.plan.ended.end(), unsent_ended_.begin(), unsent_ended_.end());
+  unsent_ended_.clear();
   next.launch_time = Clock::now();
   next.flight = Launch(next.plan);
   scheduler_.Launched(next.plan);
   in_flight_.push_back(std::move(next));
 }
 
-void StepLoop::TakeBackUntold(StepPlan plan) {
-  untold_.insert(untold_.end(), plan.ended.begin(), plan.ended.end());
-  scheduler_.TakeBack(std::move(plan));
+void StepLoop::DropUnlaunched(StepPlan plan) {
+  unsent_ended_.insert(unsent_ended_.end(), plan.ended.begin(), plan.ended.end());
+  scheduler_.Recycle(std::move(plan));
 }
 
 int StepLoop::Launch(StepPlan& plan) {
@@ -75,7 +75,8 @@ int StepLoop::Launch(StepPlan& plan) {
   return runner_.Launch(plan, [&](int layer, int row, std::span<const float> values) {
     const auto entry = std::find_if(plan.entries.begin(), plan.entries.end(),
                                     [row](const StepPlan::Entry& e) { return row < e.tokens.end; });
-    Ask(*entry, [&](Answering& a, const Sequence& seq) { a.OnHidden(seq.id, layer, values); });
+    Ask(*entry,
+        [&](DecodingStrategy& a, const Sequence& seq) { a.OnHidden(seq.id, layer, values); });
   });
 }
 
@@ -89,17 +90,18 @@ void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
                           Counted(seq->num_generated(), "token"),
                       "raise " + Param("num_blocks") + " or " + Param("kv_cache_memory"));
     requests_.Ask(seq->request,
-                  [&](Answering& a) { a.End(seq->id, FinishReason::kContext, full); });
+                  [&](DecodingStrategy& a) { a.End(seq->id, FinishReason::kContext, full); });
   }
 }
 
 bool StepLoop::CanRunAhead() {
-  if (!run_ahead_ || must_settle_) return false;
+  if (!run_ahead_ || must_not_run_ahead_) return false;
   bool can = true;
   for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
     can = can && entry.logits_rows.empty();  // rows stay valid only until the next launch
     if (entry.samples.empty()) continue;
-    Ask(entry, [&](Answering& a, const Sequence& seq) { can = can && a.MayRunAhead(seq.id); });
+    Ask(entry,
+        [&](DecodingStrategy& a, const Sequence& seq) { can = can && a.MayRunAhead(seq.id); });
   }
   return can;
 }
@@ -110,13 +112,13 @@ void StepLoop::CollectOldest() {
   const StepResult result = runner_.Take(step.flight);
   if (!in_flight_.empty()) Resolve(result, &in_flight_.front().plan);
   RecordSpeed(step);
-  TellPromptLogits(step.plan);
+  DeliverPromptLogits(step.plan);
   const Outcomes outcomes = Choose(step.plan, result);
   const Status not_finite = CheckFinite(step.plan, outcomes);
   scheduler_.Commit(step.plan, outcomes);
-  HandOut(step.plan, outcomes, not_finite);
+  DeliverTokens(step.plan, outcomes, not_finite);
   if (!not_finite.ok()) LaunchAgain();
-  scheduler_.TakeBack(std::move(step.plan));
+  scheduler_.Recycle(std::move(step.plan));
 }
 
 void StepLoop::EndAll(const std::map<int64_t, Status>& errors) {
@@ -126,18 +128,18 @@ void StepLoop::EndAll(const std::map<int64_t, Status>& errors) {
     if (seq != nullptr) failed.emplace(seq->request, seq->id);
   }
   for (const auto& [request, sequence] : failed) {
-    requests_.Ask(request, [&, id = sequence](Answering& a) {
+    requests_.Ask(request, [&, id = sequence](DecodingStrategy& a) {
       a.End(id, FinishReason::kError, errors.at(id));
     });
   }
 }
 
-void StepLoop::TellPromptLogits(const StepPlan& plan) {
+void StepLoop::DeliverPromptLogits(const StepPlan& plan) {
   const int num_samples = static_cast<int>(plan.samples.size());
   for (const StepPlan::Entry& entry : plan.entries) {
     for (int i = entry.logits_rows.begin; i < entry.logits_rows.end; ++i) {
       const float* row = runner_.HostLogits(num_samples + i);
-      Ask(entry, [&](Answering& a, const Sequence& seq) {
+      Ask(entry, [&](DecodingStrategy& a, const Sequence& seq) {
         a.OnPromptLogits(seq, entry.begin + plan.logits_rows[i],
                          {row, static_cast<size_t>(runner_.model().vocab)});
       });
@@ -145,13 +147,13 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
   }
 }
 
-void StepLoop::TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan) {
+void StepLoop::RemoveEntries(const std::map<int64_t, Status>& errors, StepPlan* plan) {
   std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);
   StepPlan rest = plan->Only([&](const StepPlan::Entry& entry) {
     return IsAlive(entry) && !errors.contains(entry.sequence);
   });
   rest.copies = std::move(copies);
-  must_settle_ = true;  // rows are numbered differently than in the scheduler
+  must_not_run_ahead_ = true;  // rows are numbered differently than in the scheduler
   *plan = std::move(rest);
 }
 
@@ -168,7 +170,7 @@ void StepLoop::EndWithoutMemory(const Status& prepared, bool ahead, StepPlan* pl
     return !is_there(copy.from) || !is_there(copy.to);
   });
   if (!ahead) EndAll(errors);
-  TakeOut(errors, plan);
+  RemoveEntries(errors, plan);
   if (ahead) without_memory_ = std::move(errors);
 }
 
@@ -177,13 +179,13 @@ void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, S
   requests_.EndAborted();
   std::map<int64_t, Status> errors;
   for (const StepPlan::Entry& entry : plan->entries) {
-    for (const StepPlan::Patch& patch : Part(plan->patches, entry.patches)) {
+    for (const StepPlan::EmbeddingOverride& patch : Part(plan->overrides, entry.overrides)) {
       const auto failed = failed_sources.find(patch.source);
       if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
     }
   }
   EndAll(errors);
-  TakeOut(errors, plan);
+  RemoveEntries(errors, plan);
 }
 
 StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& result) {
@@ -202,7 +204,7 @@ StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& resu
     const auto logits = [&](int row) {
       return std::span(runner_.HostLogits(first + row), runner_.model().vocab);
     };
-    Ask(entry, [&](Answering& a, const Sequence& seq) {
+    Ask(entry, [&](DecodingStrategy& a, const Sequence& seq) {
       const std::vector<int32_t> tokens = a.Choose(seq, sampled, logits);
       for (size_t i = 0; i < tokens.size(); ++i) outcomes[first + i] = Scheduler::Token{tokens[i]};
     });
@@ -231,10 +233,11 @@ Status StepLoop::CheckFinite(const StepPlan& plan, const Outcomes& outcomes) {
                     (may_overflow ? "; try " + Param("dtype") + " bf16" : ""));
 }
 
-void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite) {
+void StepLoop::DeliverTokens(const StepPlan& plan, const Outcomes& outcomes,
+                             const Status& not_finite) {
   std::set<int64_t> resting;  // requests
   for (const StepPlan::Entry& entry : plan.entries) {
-    Ask(entry, [&](Answering& a, const Sequence& seq) {
+    Ask(entry, [&](DecodingStrategy& a, const Sequence& seq) {
       storage_.RecordTouched(seq);
       std::vector<int32_t> tokens;
       for (const Scheduler::Outcome& outcome : Part(outcomes, entry.samples)) {
@@ -249,7 +252,7 @@ void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Sta
     });
   }
   for (const int64_t request : resting) {
-    requests_.Ask(request, [](Answering& a) { a.OnRest(); });
+    requests_.Ask(request, [](DecodingStrategy& a) { a.OnPaused(); });
   }
 }
 
@@ -259,7 +262,7 @@ void StepLoop::LaunchAgain() {
   for (InFlight& step : in_flight_) {
     step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
     if (!step.plan.entries.empty()) step.flight = Launch(step.plan);
-    must_settle_ = true;  // rows are numbered differently than in the scheduler
+    must_not_run_ahead_ = true;  // rows are numbered differently than in the scheduler
   }
 }
 

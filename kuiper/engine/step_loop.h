@@ -59,11 +59,11 @@ class StepLoop {
   // Schedules and launches a step. Requests that cannot continue end first.
   void LaunchNext();
   // Drops a plan that is not launched. The next plan will list its ended sequences.
-  void TakeBackUntold(StepPlan plan);
+  void DropUnlaunched(StepPlan plan);
   // Launches the plan and delivers its hidden rows to the sequences that want them, for all layers.
   int Launch(StepPlan& plan);
   // Removes the entries of these sequences, and of all ended sequences, from the plan.
-  void TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan);
+  void RemoveEntries(const std::map<int64_t, Status>& errors, StepPlan* plan);
   // If Prepare failed, removes the entries of sequences with unusable pages and ends these
   // sequences. If `ahead`, they end only after the tokens in flight are delivered, one of which may
   // be their last. Does nothing if `prepared` is ok.
@@ -79,11 +79,11 @@ class StepLoop {
   // Ends those of the sequences that still exist, in the order of their requests.
   void EndAll(const std::map<int64_t, Status>& errors);
   // Delivers the logits rows of prompts.
-  void TellPromptLogits(const StepPlan& plan);
+  void DeliverPromptLogits(const StepPlan& plan);
   Outcomes Choose(const StepPlan& plan, const StepResult& result);
   // Returns the error for sequences whose logits are not finite.
   Status CheckFinite(const StepPlan& plan, const Outcomes& outcomes);
-  void HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite);
+  void DeliverTokens(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite);
   void LaunchAgain();
   void RecordSpeed(const InFlight& step);
 
@@ -94,9 +94,9 @@ class StepLoop {
   RequestTable& requests_;
   const bool run_ahead_;
   const OnEncoding on_encoding_;
-  bool must_settle_ = false;                  // the scheduler needs the tokens in flight first
+  bool must_not_run_ahead_ = false;           // the scheduler needs the tokens in flight first
   std::map<int64_t, Status> without_memory_;  // sequences to end with the tokens in flight
-  std::vector<int64_t> untold_;               // ended sequences that no launched plan has listed
+  std::vector<int64_t> unsent_ended_;         // ended sequences that no launched plan has listed
   std::deque<InFlight> in_flight_;            // oldest first, at most kMaxStepsInFlight
   Clock::time_point last_taken_;              // when the previous step's tokens were available
 };

@@ -27,7 +27,7 @@ constexpr std::tuple kEntryParts{PartOf{&StepPlan::tokens, &Entry::tokens},
                                  PartOf{&StepPlan::samples, &Entry::samples},
                                  PartOf{&StepPlan::logits_rows, &Entry::logits_rows},
                                  PartOf{&StepPlan::hidden_rows, &Entry::hidden_rows},
-                                 PartOf{&StepPlan::patches, &Entry::patches}};
+                                 PartOf{&StepPlan::overrides, &Entry::overrides}};
 constexpr std::tuple kSampleParts{PartOf{&StepPlan::penalties, &Sample::penalties},
                                   PartOf{&StepPlan::biases, &Sample::biases},
                                   PartOf{&StepPlan::allowed, &Sample::allowed}};
@@ -88,7 +88,7 @@ Status CheckEntry(const StepPlan& plan, const Entry& entry) {
                            Ascend(Part(plan.hidden_rows, entry.hidden_rows), count);
   if (!rows_ascend) return Bad("rows are out of bounds or out of order");
   int32_t next = 0;
-  for (const StepPlan::Patch& patch : Part(plan.patches, entry.patches)) {
+  for (const StepPlan::EmbeddingOverride& patch : Part(plan.overrides, entry.overrides)) {
     if (patch.rows.begin < next || patch.rows.end <= patch.rows.begin || patch.rows.end > count ||
         patch.first_row < 0) {
       return Bad("a patch is out of bounds");
@@ -140,7 +140,7 @@ int StepPlan::num_decode_tokens() const {
 }
 
 bool StepPlan::decode_only() const {
-  return !entries.empty() && hidden_rows.empty() && patches.empty() &&
+  return !entries.empty() && hidden_rows.empty() && overrides.empty() &&
          std::all_of(entries.begin(), entries.end(), [](const Entry& entry) {
            return entry.decodes && entry.num_tokens() == 1 && entry.samples.size() == 1 &&
                   entry.logits_rows.empty();
@@ -151,7 +151,7 @@ void StepPlan::Clear() {
   num_axes = 1;
   const auto clear = [](auto&... arrays) { (arrays.clear(), ...); };
   clear(ended, copies, entries, tokens, positions, pages, samples, logits_rows, penalties, biases,
-        allowed, hidden_layers, hidden_rows, patches);
+        allowed, hidden_layers, hidden_rows, overrides);
 }
 
 StepPlan::Entry& StepPlan::Open(int64_t sequence, int32_t begin) {

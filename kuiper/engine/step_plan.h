@@ -63,7 +63,7 @@ struct StepPlan {
     Range samples;
     Range logits_rows;
     Range hidden_rows;
-    Range patches;
+    Range overrides;
 
     int num_tokens() const { return tokens.size(); }
     int end() const { return begin + tokens.size(); }
@@ -78,7 +78,7 @@ struct StepPlan {
     Range allowed = {};    // in `allowed`: one bit per id; empty: all ids
   };
   // Rows whose embeddings come from a source instead of their ids.
-  struct Patch {
+  struct EmbeddingOverride {
     Range rows;
     int64_t source = 0;     // never used for another source
     int32_t first_row = 0;  // row of the source for the first of `rows`
@@ -105,7 +105,7 @@ struct StepPlan {
   // The residual stream of hidden_rows is wanted after each of hidden_layers, which ascend.
   std::vector<int32_t> hidden_layers;
   std::vector<int32_t> hidden_rows;
-  std::vector<Patch> patches;
+  std::vector<EmbeddingOverride> overrides;
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
   // True if every entry decodes one token and samples it, and none has patches. Such steps are

@@ -29,7 +29,7 @@ void Fields(auto& f, Is<TokenCount> auto& count) {
 void Fields(auto& f, Is<TokenBias> auto& bias) {
   f(bias.token, bias.bias);
 }
-void Fields(auto& f, Is<StepPlan::Patch> auto& patch) {
+void Fields(auto& f, Is<StepPlan::EmbeddingOverride> auto& patch) {
   f(patch.rows, patch.source, patch.first_row);
 }
 void Fields(auto& f, Is<StepPlan::PageCopy> auto& copy) {
@@ -44,11 +44,11 @@ void Fields(auto& f, Is<StepPlan::Sample> auto& s) {
 }
 void Fields(auto& f, Is<StepPlan::Entry> auto& e) {
   f(e.sequence, e.begin, e.decodes, e.num_kept_pages, e.tokens, e.pages, e.samples, e.logits_rows,
-    e.hidden_rows, e.patches);
+    e.hidden_rows, e.overrides);
 }
 void Fields(auto& f, Is<StepPlan> auto& p) {
   f(p.ended, p.copies, p.entries, p.tokens, p.num_axes, p.positions, p.pages, p.samples,
-    p.logits_rows, p.penalties, p.biases, p.allowed, p.hidden_layers, p.hidden_rows, p.patches);
+    p.logits_rows, p.penalties, p.biases, p.allowed, p.hidden_layers, p.hidden_rows, p.overrides);
 }
 
 class Writer {

@@ -49,7 +49,7 @@ TokenEvent Transcript::Event() {
   TokenEvent event;
   event.request = id_;
   event.sample = sample_;
-  event.prompt_logprobs = std::exchange(untold_prompt_, {});
+  event.prompt_logprobs = std::exchange(unsent_prompt_, {});
   return event;
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "kuiper/base/clock.h"
-#include "kuiper/engine/answering.h"
+#include "kuiper/engine/decoding_strategy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/text_assembler.h"
 
@@ -31,7 +31,7 @@ class Transcript {
   void RecordLogits(std::span<const float> logits, int32_t token);
   // Records the prompt's log probabilities, for the next event and the completion.
   void RecordPrompt(const std::vector<TokenLogprobs>& logprobs) {
-    completion_.prompt_logprobs = untold_prompt_ = logprobs;
+    completion_.prompt_logprobs = unsent_prompt_ = logprobs;
   }
   // Records the residual stream [hidden] after a layer.
   void RecordHidden(int layer, std::span<const float> values);
@@ -54,7 +54,7 @@ class Transcript {
   int sample_;
   TextAssembler text_;
   Completion completion_;
-  std::vector<TokenLogprobs> untold_prompt_;  // not yet in an event
+  std::vector<TokenLogprobs> unsent_prompt_;  // not yet in an event
   Clock::time_point added_ = Clock::now();
   std::optional<Clock::time_point> first_step_, first_token_;
 };

@@ -65,7 +65,7 @@ void AddedTokenMatcher::Add(std::string pattern, const AddedToken& token,
                    std::move(entry));
 }
 
-bool AddedTokenMatcher::IsTyped(const Search& search, size_t pos, const Pattern& pattern) {
+bool AddedTokenMatcher::IsWrittenByUser(const Search& search, size_t pos, const Pattern& pattern) {
   for (size_t i = 0; i < pattern.text.size() && !search.writers.empty(); ++i) {
     if (search.writers[pos + i] == Writer::kUser && pattern.writers[i] != Writer::kNormalizer) {
       return true;
@@ -82,7 +82,7 @@ const AddedTokenMatcher::Pattern* AddedTokenMatcher::LongestAt(const Search& sea
     return static_cast<uint8_t>(p.text[0]) < first;
   });
   for (; it != patterns_.end() && static_cast<uint8_t>(it->text[0]) == first; ++it) {
-    if (rest.starts_with(it->text) && !IsTyped(search, pos, *it)) return &*it;
+    if (rest.starts_with(it->text) && !IsWrittenByUser(search, pos, *it)) return &*it;
   }
   return nullptr;
 }
@@ -92,8 +92,8 @@ void AddedTokenMatcher::Find(std::string_view text, size_t begin, size_t end, si
   Find({text, begin, end, floor, {}}, matches);
 }
 
-void AddedTokenMatcher::FindUnlessTyped(std::string_view text, std::span<const Writer> writers,
-                                        std::vector<Match>* matches) const {
+void AddedTokenMatcher::FindOutsideUserText(std::string_view text, std::span<const Writer> writers,
+                                            std::vector<Match>* matches) const {
   Find({text, 0, text.size(), 0, writers}, matches);
 }
 

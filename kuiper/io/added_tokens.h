@@ -32,8 +32,8 @@ class AddedTokenMatcher {
   // Appends the tokens in the parts of the text that users did not write; `writers` has an entry
   // per byte. Bytes of `pattern` that a normaliser added to a token's content may be the user's:
   // they alone make no token.
-  void FindUnlessTyped(std::string_view text, std::span<const Writer> writers,
-                       std::vector<Match>* matches) const;
+  void FindOutsideUserText(std::string_view text, std::span<const Writer> writers,
+                           std::vector<Match>* matches) const;
 
  private:
   struct Pattern {
@@ -51,7 +51,7 @@ class AddedTokenMatcher {
   };
   void Find(const Search& search, std::vector<Match>* matches) const;
   const Pattern* LongestAt(const Search& search, size_t pos) const;
-  static bool IsTyped(const Search& search, size_t pos, const Pattern& pattern);
+  static bool IsWrittenByUser(const Search& search, size_t pos, const Pattern& pattern);
 
   std::vector<Pattern> patterns_;  // by first byte, then longest first
   std::array<bool, 256> first_bytes_{};

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kShortWord = 64;
 
 // Look-ups whose memory accesses overlap.
-constexpr size_t kTogether = 32;
+constexpr size_t kOverlappedLookUps = 32;
 
 uint64_t HashBytes(std::string_view bytes) {
   uint64_t hash = bytes.size() * 0x9E3779B97F4A7C15ull;
@@ -40,9 +40,9 @@ std::optional<int32_t> TokenIndex::Build(const std::vector<std::string>* content
                                          size_t num_tokens) {
   contents_ = contents;
   buckets_.assign(std::bit_ceil(num_tokens * 2 + 1), -1);
-  std::array<uint64_t, kTogether> hashes;
-  for (size_t begin = 0; begin < contents->size(); begin += kTogether) {
-    const size_t count = std::min(kTogether, contents->size() - begin);
+  std::array<uint64_t, kOverlappedLookUps> hashes;
+  for (size_t begin = 0; begin < contents->size(); begin += kOverlappedLookUps) {
+    const size_t count = std::min(kOverlappedLookUps, contents->size() - begin);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = HashBytes((*contents)[begin + i]);
       __builtin_prefetch(&buckets_[FirstBucket(hashes[i])], 1);
@@ -72,9 +72,10 @@ std::optional<int32_t> TokenIndex::Find(std::string_view content) const {
 }
 
 void TokenIndex::FindAll(std::span<const std::string_view> contents, std::span<int32_t> ids) const {
-  std::array<uint64_t, kTogether> hashes;
-  for (size_t begin = 0; begin < contents.size(); begin += kTogether) {
-    const auto part = contents.subspan(begin, std::min(kTogether, contents.size() - begin));
+  std::array<uint64_t, kOverlappedLookUps> hashes;
+  for (size_t begin = 0; begin < contents.size(); begin += kOverlappedLookUps) {
+    const auto part =
+        contents.subspan(begin, std::min(kOverlappedLookUps, contents.size() - begin));
     for (size_t i = 0; i < part.size(); ++i) {
       hashes[i] = HashBytes(part[i]);
       __builtin_prefetch(&buckets_[FirstBucket(hashes[i])]);
@@ -170,10 +171,10 @@ Status BpeModel::ReadMerges(const TokenizerSpec& spec, const std::string& name) 
     return BadTokenizer(name, "model.merges: entry " + std::to_string(rank) + what);
   };
   std::vector<std::string_view> parts;
-  std::array<int32_t, 2 * kTogether> ids;
+  std::array<int32_t, 2 * kOverlappedLookUps> ids;
   size_t guess = 0;  // most vocabularies number merged tokens in the order of the merges
-  for (size_t begin = 0; begin < spec.merges.size(); begin += kTogether) {
-    const size_t end = std::min(begin + kTogether, spec.merges.size());
+  for (size_t begin = 0; begin < spec.merges.size(); begin += kOverlappedLookUps) {
+    const size_t end = std::min(begin + kOverlappedLookUps, spec.merges.size());
     parts.clear();
     for (size_t rank = begin; rank < end; ++rank) {
       parts.push_back(spec.merges.left(rank));

@@ -156,7 +156,7 @@ void BpeTokenizer::EncodeRun(const JoinedText& joined, size_t begin, size_t end,
   std::string storage;
   text = Normalize(normalizer, text, &storage, writers.empty() ? nullptr : &writers);
   std::vector<AddedTokenMatcher::Match> matches;
-  normalized_matcher_.FindUnlessTyped(text, writers, &matches);
+  normalized_matcher_.FindOutsideUserText(text, writers, &matches);
   size_t done = 0;
   const auto encode_until = [&](size_t next) {
     const bool is_start = begin + done == 0;

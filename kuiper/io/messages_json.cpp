@@ -170,7 +170,7 @@ bool HasFunction(const JsonNode& tool) {
 }
 
 // Only a text of the assistant can be continued, not a tool call.
-Status CheckGoesOn(const ParsedMessages& parsed) {
+Status CheckContinuable(const ParsedMessages& parsed) {
   if (!parsed.continue_final_message) return OkStatus();
   const Message& last = parsed.messages.back();
   if (last.role != Role::kAssistant || !last.tool_calls.empty() || TextOf(last).empty()) {
@@ -211,7 +211,7 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
   KU_ASSIGN_OR_RETURN(const std::optional<bool> goes_on,
                       OptionalBool(root, "continue_final_message"));
   parsed->continue_final_message = goes_on.value_or(false);
-  KU_RETURN_IF_ERROR(CheckGoesOn(*parsed));
+  KU_RETURN_IF_ERROR(CheckContinuable(*parsed));
   return ParseKwargs(root.Find("chat_template_kwargs"), parsed);
 }
 

@@ -85,7 +85,7 @@ StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<PreTokenizerStep>&
                                      ? spec.invert
                                      : spec.behavior == SplitBehavior::kIsolated;
       const auto known = WordSplit::ForPattern(spec.text);
-      if (known.has_value() && keeps_matches && !spec.sees_spelling) {
+      if (known.has_value() && keeps_matches && !spec.cuts_spelling) {
         step.cut = *known;
       } else {
         StatusOr<SplitRegex> split = SplitRegex::Compile(spec.text);
@@ -131,7 +131,7 @@ PreTokenizer::Words PreTokenizer::Split(std::string_view text, TextStart start) 
     std::vector<std::string_view> words;
     words.reserve(text.size() / 4);
     for (const std::string_view word : result.words) {
-      step.spec.sees_spelling ? CutSpelling(step, word, &words) : Cut(step, word, &words);
+      step.spec.cuts_spelling ? CutSpelling(step, word, &words) : Cut(step, word, &words);
     }
     result.words = std::move(words);
   }

@@ -42,7 +42,7 @@ class PreTokenizerReader : private ComponentReader {
       return OkStatus();
     }
     PreTokenizerStep step;
-    step.sees_spelling = spec_->byte_level;
+    step.cuts_spelling = spec_->byte_level;
     if (type == "Split") {
       KU_RETURN_IF_ERROR(ReadSplit(*node, &step));
     } else if (type == "Punctuation") {

@@ -47,7 +47,7 @@ struct PreTokenizerStep {
   bool invert = false;                                // kSplit: the text between matches matches
   Prefix prefix = Prefix::kAlways;                    // kPrefix
   bool replaces_spaces = false;  // kPrefix: first replaces every space with `text` (Metaspace)
-  bool sees_spelling = false;    // follows ByteLevel, which spells bytes in GPT-2's alphabet
+  bool cuts_spelling = false;    // follows ByteLevel, which spells bytes in GPT-2's alphabet
 };
 
 struct VocabEntry {

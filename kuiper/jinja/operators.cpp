@@ -131,12 +131,12 @@ bool RealArithmetic(Runtime& run, const Node& node, Operator op, const Value& a,
 }
 
 // The begin and end of a slice of `size` elements, and the number of elements in it.
-struct Places {
+struct SliceBounds {
   int64_t begin, end, step;
   uint64_t count;
 };
 
-Places PlacesOf(const Slice& slice, int64_t size) {
+SliceBounds SliceBoundsOf(const Slice& slice, int64_t size) {
   const int64_t step = slice.step.value_or(1);
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](const std::optional<int64_t>& bound, int64_t otherwise) {
@@ -155,7 +155,8 @@ Places PlacesOf(const Slice& slice, int64_t size) {
 bool SliceText(Runtime& run, const Node& node, const Text& text, const Slice& slice,
                Value* result) {
   if (!run.Work(node, text.size() / 16)) return false;
-  const Places places = PlacesOf(slice, static_cast<int64_t>(CountCharacters(text.bytes())));
+  const SliceBounds places =
+      SliceBoundsOf(slice, static_cast<int64_t>(CountCharacters(text.bytes())));
   if (places.step == 1) {
     const size_t first = ByteOfCharacter(text.bytes(), static_cast<size_t>(places.begin));
     const size_t bytes = ByteOfCharacter(text.bytes().substr(first), places.count);
@@ -247,7 +248,7 @@ bool TakeSlice(Runtime& run, const Node& node, const Value& object, const Slice&
     return run.Fail(node, QuotedType(object) + " object is not subscriptable");
   }
   const std::vector<Value>& items = object.list->items;
-  const Places places = PlacesOf(slice, static_cast<int64_t>(items.size()));
+  const SliceBounds places = SliceBoundsOf(slice, static_cast<int64_t>(items.size()));
   List* list = run.heap().NewList();
   for (uint64_t i = 0; i < places.count; ++i) {
     const int64_t at = places.begin + static_cast<int64_t>(i) * places.step;

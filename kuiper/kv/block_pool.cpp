@@ -58,7 +58,7 @@ void BlockPool::set_listener(PageListener* listener) {
   listener_ = listener;
 }
 
-void BlockPool::Tell(KvEvent event) const {
+void BlockPool::Notify(KvEvent event) const {
   if (!observer_) return;
   event.num_holders = event.page > 0 ? ref_count(event.page) : 0;
   event.num_free = num_free();

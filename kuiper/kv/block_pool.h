@@ -43,15 +43,15 @@ class BlockPool {
   // references, so each caller that takes or releases one reports it right after doing so.
   void set_observer(KvObserver observer) { observer_ = std::move(observer); }
   // Reports that the holder's page `index` is `page`, or no longer is.
-  void TellHeld(KvEvent::Kind kind, const PageHolder& holder, int index, int32_t page) const {
-    if (observer_) Tell({.kind = kind, .holder = holder, .index = index, .page = page});
+  void NotifyHeld(KvEvent::Kind kind, const PageHolder& holder, int index, int32_t page) const {
+    if (observer_) Notify({.kind = kind, .holder = holder, .index = index, .page = page});
   }
-  void TellGivenUp(const PageHolder& holder, int index, int32_t page) const {
+  void NotifyReleased(const PageHolder& holder, int index, int32_t page) const {
     const bool is_free = observer_ && ref_count(page) == 0;
-    TellHeld(is_free ? KvEvent::Kind::kFree : KvEvent::Kind::kRelease, holder, index, page);
+    NotifyHeld(is_free ? KvEvent::Kind::kFree : KvEvent::Kind::kRelease, holder, index, page);
   }
   // Sends the event to the observer, with num_holders and num_free filled in.
-  void Tell(KvEvent event) const;
+  void Notify(KvEvent event) const;
 
   int ref_count(int32_t page) const {
     KU_CHECK(page >= 1 && page < static_cast<int32_t>(ref_counts_.size()), "no such page");

@@ -59,7 +59,7 @@ const char* PageMap::Change(const KvEvent& event) {
     case kRelease:
     case kFree:
     case kEvict:
-      wrong = GiveUp(event, page);
+      wrong = Release(event, page);
       break;
     case kCopy: {
       const bool can_read =
@@ -94,7 +94,7 @@ const char* PageMap::Hold(const KvEvent& event, Page& page) {
   return nullptr;
 }
 
-const char* PageMap::GiveUp(const KvEvent& event, Page& page) {
+const char* PageMap::Release(const KvEvent& event, Page& page) {
   if (event.index < 0) {
     if (!page.is_cached) return "the prefix cache does not have the page";
     page.is_cached = false;

@@ -43,7 +43,7 @@ class PageMap {
   // Apply the event. Return null, or what is wrong with it.
   const char* Change(const KvEvent& event);
   const char* Hold(const KvEvent& event, Page& page);
-  const char* GiveUp(const KvEvent& event, Page& page);
+  const char* Release(const KvEvent& event, Page& page);
   const char* Swap(const KvEvent& event);
 
   std::vector<Page> pages_;  // [num_pages + null]

@@ -98,9 +98,9 @@ bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::sp
       pool_.AddRef(child->page);
       pool_.Release(pages[i]);
       const int index = cursor->num_pages + static_cast<int>(i);
-      pool_.TellGivenUp(holder, index, pages[i]);
+      pool_.NotifyReleased(holder, index, pages[i]);
       pages[i] = child->page;
-      pool_.TellHeld(KvEvent::Kind::kShare, holder, index, pages[i]);
+      pool_.NotifyHeld(KvEvent::Kind::kShare, holder, index, pages[i]);
     }
     node = child;
   }
@@ -133,7 +133,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
     Node* parent = node->parent;
     node_of_page_[node->page] = nullptr;
     pool_.Release(node->page);
-    pool_.TellHeld(KvEvent::Kind::kEvict, {}, kNoIndex, node->page);
+    pool_.NotifyHeld(KvEvent::Kind::kEvict, {}, kNoIndex, node->page);
     if (node->block != 0) observer_({.kind = PrefixEvent::Kind::kRemoved, .hash = node->block});
     const auto [begin, end] = nodes_.equal_range(node->hash);
     nodes_.erase(std::find_if(
@@ -154,7 +154,7 @@ void PrefixCache::Clear() {
   std::fill(node_of_page_.begin(), node_of_page_.end(), nullptr);
   for (const auto& [hash, node] : nodes_) {
     pool_.Release(node->page);
-    pool_.TellGivenUp({}, kNoIndex, node->page);
+    pool_.NotifyReleased({}, kNoIndex, node->page);
   }
   leaves_.clear();
   nodes_.clear();
@@ -205,14 +205,14 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   leaves_.emplace(clock_, added);
   KU_CHECK(node_of_page_[page] == nullptr, "a page is inserted twice");
   pool_.AddRef(page);
-  pool_.TellHeld(KvEvent::Kind::kShare, {}, kNoIndex, page);
+  pool_.NotifyHeld(KvEvent::Kind::kShare, {}, kNoIndex, page);
   node_of_page_[page] = added;
   Pin(added);  // the caller holds it
-  if (observer_) TellStored(added);
+  if (observer_) NotifyStored(added);
   return added;
 }
 
-void PrefixCache::TellStored(Node* node) {
+void PrefixCache::NotifyStored(Node* node) {
   const bool is_first = node->parent == &root_;
   const bool has_ids = std::ranges::all_of(
       node->keys, [](uint64_t key) { return key <= std::numeric_limits<int32_t>::max(); });

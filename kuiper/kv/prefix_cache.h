@@ -75,7 +75,7 @@ class PrefixCache final : public KvReuse, private PageListener {
   void OnShared(int32_t page) override;
   void OnUnshared(int32_t page) override;
   int EvictOlderThan(uint64_t limit, int num_pages);
-  void TellStored(Node* node);
+  void NotifyStored(Node* node);
 
   BlockPool& pool_;
   const PrefixObserver observer_;

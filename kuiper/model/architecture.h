@@ -27,7 +27,7 @@ struct Architecture {
   SlidingLayers sliding;
   // Prefix of all decoder tensors except the LM head; begins with "model.".
   const char* weight_prefix;
-  bool sees;  // has a vision encoder; the decoder's keys are then in text_config
+  bool has_vision;  // has a vision encoder; the decoder's keys are then in text_config
   WeightManifest (*list_weights)(const DecoderConfig& config, const std::string& prefix,
                                  DecoderWeights* into);
 };
@@ -38,7 +38,7 @@ std::span<const Architecture> Architectures();
 WeightManifest ListQwenWeights(const DecoderConfig& config, const std::string& prefix,
                                DecoderWeights* into);
 // vision_weights.cpp
-void AddVisionWeights(const VisionTowerConfig& config, const std::string& prefix,
+void AddVisionWeights(const VisionEncoderConfig& config, const std::string& prefix,
                       VisionWeights* into, WeightManifest* list);
 
 }  // namespace kuiper

@@ -11,7 +11,7 @@
 namespace kuiper {
 
 // Replaces the embeddings of consecutive batch rows (image or video tokens).
-struct RowPatch {
+struct RowOverride {
   int begin = 0;  // the first row of the batch
   // [n, (1 + K) * hidden]: the embedding, then the vectors to add after each of the first K layers.
   Tensor rows;
@@ -32,11 +32,11 @@ struct Batch {
   // If only the last row of each sequence needs logits, the last layer may skip the other rows once
   // it has stored their keys and values. Requires 2 S <= T, S <= max_outputs and R <= T. Empty: all
   // rows are computed.
-  Tensor last_rows;               // [S] i32, the last row of each sequence
-  AttnMeta last_attn;             // attention metadata of last_rows
-  Tensor last_outputs;            // [R] i32, output_rows as indices into last_rows
-  Tensor copies;                  // [C, 3] i32, for CopyPages before the step
-  std::vector<RowPatch> patches;  // empty in steps that are captured as a CUDA graph
+  Tensor last_rows;                    // [S] i32, the last row of each sequence
+  AttnMeta last_attn;                  // attention metadata of last_rows
+  Tensor last_outputs;                 // [R] i32, output_rows as indices into last_rows
+  Tensor copies;                       // [C, 3] i32, for CopyPages before the step
+  std::vector<RowOverride> overrides;  // empty in steps that are captured as a CUDA graph
 };
 
 }  // namespace kuiper

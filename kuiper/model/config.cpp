@@ -186,7 +186,7 @@ StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
       whole.Bool("tie_word_embeddings", false) || reader.Bool("tie_word_embeddings", false);
   KU_RETURN_IF_ERROR(whole.status());
   KU_RETURN_IF_ERROR(reader.status());
-  KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim, architecture.sees));
+  KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim, architecture.has_vision));
   KU_RETURN_IF_ERROR(ReadSlidingLayers(reader, architecture.sliding, &d));
   const bool says_type = whole.Find("torch_dtype") != nullptr || whole.Find("dtype") != nullptr;
   KU_RETURN_IF_ERROR(ReadDType(says_type ? whole : reader, &d.dtype));
@@ -205,8 +205,8 @@ StatusOr<const JsonNode*> FindObject(const ConfigReader& reader, const char* key
 Status ReadVision(ConfigReader& reader, ModelConfig* config) {
   KU_ASSIGN_OR_RETURN(const JsonNode* object, FindObject(reader, "vision_config"));
   ConfigReader tower(*object, "config.json: vision_config");
-  KU_ASSIGN_OR_RETURN(config->vision,
-                      ReadVisionTower(tower, config->decoder.hidden, config->decoder.layers));
+  KU_ASSIGN_OR_RETURN(config->vision, ReadVisionEncoderConfig(tower, config->decoder.hidden,
+                                                              config->decoder.layers));
   const int last = config->decoder.vocab - 1;
   config->vision_tokens = VisionTokens{.image_pad = reader.Int("image_token_id", 0, last),
                                        .video_pad = reader.Int("video_token_id", 0, last),
@@ -231,12 +231,13 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   config.model_type = architecture->model_type;
   config.family = architecture->family;
   const JsonNode* decoder = &json;
-  if (architecture->sees) {
+  if (architecture->has_vision) {
     KU_ASSIGN_OR_RETURN(decoder, FindObject(reader, "text_config"));
   }
-  ConfigReader text(*decoder, architecture->sees ? "config.json: text_config" : "config.json");
+  ConfigReader text(*decoder,
+                    architecture->has_vision ? "config.json: text_config" : "config.json");
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const JsonNode* outside = architecture->sees ? reader.Find(key) : nullptr;
+    const JsonNode* outside = architecture->has_vision ? reader.Find(key) : nullptr;
     if (outside != nullptr && !outside->items.empty()) {
       reader.Fail(std::string(key) + " belongs into text_config, where it would count");
     }
@@ -253,7 +254,7 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   KU_RETURN_IF_ERROR(reader.status());
   KU_RETURN_IF_ERROR(text.status());
   KU_ASSIGN_OR_RETURN(config.decoder, ReadDecoder(reader, text, *architecture));
-  if (architecture->sees) KU_RETURN_IF_ERROR(ReadVision(reader, &config));
+  if (architecture->has_vision) KU_RETURN_IF_ERROR(ReadVision(reader, &config));
   return config;
 }
 

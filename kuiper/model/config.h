@@ -58,11 +58,11 @@ struct ModelConfig {
   ModelFamily family = ModelFamily::kQwen3;
   DecoderConfig decoder;
   // Set for vision models only.
-  std::optional<VisionTowerConfig> vision;
+  std::optional<VisionEncoderConfig> vision;
   std::optional<VisionTokens> vision_tokens;
   QuantizationConfig quantization;
   // True if the tensor names lack the leading "model.", as in checkpoints without an LM head.
-  bool bare_names = false;
+  bool lacks_model_prefix = false;
   std::vector<int32_t> eos;
   std::optional<int32_t> bos;
 };

@@ -120,9 +120,9 @@ void Decoder::Embed(const Batch& batch, Activations& act) const {
                       .is_table_prepacked = weights_.is_embed_prepacked()});
 }
 
-void Decoder::Patch(const Batch& batch, int num_layers_done, Activations& act) const {
+void Decoder::ApplyOverrides(const Batch& batch, int num_layers_done, Activations& act) const {
   const int64_t hidden = config_.hidden, begin = num_layers_done * hidden;
-  for (const RowPatch& patch : batch.patches) {
+  for (const RowOverride& patch : batch.overrides) {
     if (begin >= patch.rows.shape[1]) continue;
     const int64_t end = patch.begin + patch.rows.rows();
     ops_->Run(PatchRowsArgs{.out = act.residual.Rows(patch.begin, end),
@@ -192,13 +192,13 @@ void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activati
                kv, probe);
 }
 
-bool Decoder::LeavesOutRows(const Batch& batch) const {
+bool Decoder::ComputesLastRowsOnly(const Batch& batch) const {
   const int64_t behind_last_layer = int64_t{config_.layers} * config_.hidden;
-  const auto is_patched = [&](const RowPatch& patch) {
+  const auto is_patched = [&](const RowOverride& patch) {
     return patch.rows.shape[1] > behind_last_layer;
   };
   return !batch.last_rows.empty() &&
-         std::none_of(batch.patches.begin(), batch.patches.end(), is_patched);
+         std::none_of(batch.overrides.begin(), batch.overrides.end(), is_patched);
 }
 
 Tensor Decoder::FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const {
@@ -238,13 +238,13 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
                       const LayerProbe& probe) const {
   const int tokens = batch.num_tokens, outputs = batch.num_outputs;
   KU_CHECK(tokens > 0 && tokens <= act.max_tokens && outputs <= act.max_outputs);
-  const bool leaves_out = !probe && LeavesOutRows(batch);
+  const bool leaves_out = !probe && ComputesLastRowsOnly(batch);
   const auto view = [&](int layer) { return kv.View(layer, batch.block_tables); };
   Embed(batch, act);
-  Patch(batch, 0, act);
+  ApplyOverrides(batch, 0, act);
   for (int i = 0; i < config_.layers - (leaves_out ? 1 : 0); ++i) {
     RunLayer(i, batch, view(i), act);
-    Patch(batch, i + 1, act);
+    ApplyOverrides(batch, i + 1, act);
     if (probe) probe(i, act.residual.Rows(0, tokens));
   }
   const Tensor x =

@@ -111,7 +111,7 @@ class Decoder {
                 const LinearProbe& probe) const;
   void AttendAndMlp(int layer, const Rows& rows, const KvView& kv, const LinearProbe& probe) const;
   // True if the last layer computes batch.last_rows only.
-  bool LeavesOutRows(const Batch& batch) const;
+  bool ComputesLastRowsOnly(const Batch& batch) const;
   // Runs the last layer, from attention on for batch.last_rows only. Returns the input of the LM
   // head, [R, hidden], or an empty tensor when R == 0.
   Tensor FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const;
@@ -120,7 +120,7 @@ class Decoder {
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
   // Applies the batch's embedding overrides: to the embeddings (num_layers_done == 0), or to the
   // residual stream after that many layers.
-  void Patch(const Batch& batch, int num_layers_done, Activations& act) const;
+  void ApplyOverrides(const Batch& batch, int num_layers_done, Activations& act) const;
 
   DecoderConfig config_;
   DecoderWeights weights_;

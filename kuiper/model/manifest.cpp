@@ -30,7 +30,7 @@ void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out
 WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into, VisionWeights* vision) {
   const auto prefix = [&config](std::string_view whole) {
     constexpr std::string_view kModel = "model.";
-    return std::string(config.bare_names ? whole.substr(kModel.size()) : whole);
+    return std::string(config.lacks_model_prefix ? whole.substr(kModel.size()) : whole);
   };
   for (const Architecture& a : Architectures()) {
     if (a.name != config.architecture) continue;

@@ -39,7 +39,7 @@ StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& co
 
 // Unused tensors mean a wrong network: the configuration has too few layers or does not mention a
 // bias.
-void WarnOfUnused(const WeightSource& source, const WeightManifest& manifest) {
+void WarnAboutUnused(const WeightSource& source, const WeightManifest& manifest) {
   std::vector<std::string> names = source.Unused();
   std::erase_if(names, [&](const std::string& name) {
     return name.ends_with(manifest.ignored_suffix) || IsKvScale(name);
@@ -79,11 +79,11 @@ class WeightLoader {
       if (weight.linear != nullptr) placer_.Prepack(weight.linear);
     }
     placer_.ReadMapped();
-    if (warn_of_unused) WarnOfUnused(source_, manifest);
-    if (!narrowed_.empty()) {
-      LogWarning(source_.files().path + ": " + std::to_string(narrowed_.size()) +
+    if (warn_of_unused) WarnAboutUnused(source_, manifest);
+    if (!rounded_names_.empty()) {
+      LogWarning(source_.files().path + ": " + std::to_string(rounded_names_.size()) +
                  " matrices are stored in another type and rounded to " + DTypeName(matrix_type_) +
-                 " like the embedding, first " + Quoted(narrowed_[0]));
+                 " like the embedding, first " + Quoted(rounded_names_[0]));
     }
     return OkStatus();
   }
@@ -116,8 +116,8 @@ class WeightLoader {
       if (weight.tensor == nullptr) return OkStatus();
     }
     const DType dtype = weight.is_matrix() ? matrix_type_ : host.dtype;
-    const bool narrows = host.dtype != dtype && dtype != DType::kF32;
-    if (narrows && !options_.dtype.has_value()) narrowed_.push_back(weight.name);
+    const bool loses_precision = host.dtype != dtype && dtype != DType::kF32;
+    if (loses_precision && !options_.dtype.has_value()) rounded_names_.push_back(weight.name);
     KU_ASSIGN_OR_RETURN(const Tensor placed, placer_.Place(weight.name, host, dtype));
     if (weight.tensor != nullptr) *weight.tensor = placed;
     const bool is_matrix_of_layer = weight.matrix != nullptr && !becomes_int8;
@@ -133,7 +133,7 @@ class WeightLoader {
     *weight.matrix = matrix;
     WeightFormat& format = weight.matrix->format;
     const bool rounds_x = options_.int8_activations && format.has_integers();
-    format.factor_type = rounds_x ? DType::kI8 : matrix_type_;
+    format.operand_type = rounds_x ? DType::kI8 : matrix_type_;
     bytes_ += bytes;
     bytes_read_by_a_step_ += bytes;
   }
@@ -142,7 +142,7 @@ class WeightLoader {
   DType matrix_type_;
   WeightSource& source_;
   WeightPlacer& placer_;
-  std::vector<std::string> narrowed_;
+  std::vector<std::string> rounded_names_;
   int64_t bytes_ = 0, bytes_read_by_a_step_ = 0;
 };
 

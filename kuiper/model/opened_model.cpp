@@ -222,8 +222,8 @@ StatusOr<OpenedModel> OpenModel(const std::string& path) {
     model.generation = std::move(generation).value();
   }
   ModelConfig bare = model.config;
-  bare.bare_names = true;
-  model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
+  bare.lacks_model_prefix = true;
+  model.config.lacks_model_prefix = CountFound(*source, bare) > CountFound(*source, model.config);
   source->set_quantization(model.config.quantization);
   KU_RETURN_IF_ERROR(CheckKvScales(*source));
   KU_ASSIGN_OR_RETURN(model.config.decoder.tie_embeddings, IsTied(*source, model.config));

@@ -63,6 +63,6 @@ struct OpenedModel {
 StatusOr<OpenedModel> OpenModel(const std::string& path);
 // Returns a model with random weights in the shapes and type of a config.json, to measure speed and
 // memory without its files. Its matrices have no data (WeightSource::Get).
-StatusOr<OpenedModel> InventModel(const std::string& config_path);
+StatusOr<OpenedModel> MakeRandomModel(const std::string& config_path);
 
 }  // namespace kuiper

@@ -68,7 +68,7 @@ class RandomWeights : public WeightSource {
 
 }  // namespace
 
-StatusOr<OpenedModel> InventModel(const std::string& config_path) {
+StatusOr<OpenedModel> MakeRandomModel(const std::string& config_path) {
   ModelFiles files;
   files.path = config_path;
   KU_ASSIGN_OR_RETURN(files.config_json,

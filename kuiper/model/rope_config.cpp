@@ -33,11 +33,11 @@ constexpr const char* kOriginal = "original_max_position_embeddings";
 // Reads the trained length. transformers 5 reads the key next to the object, and transformers 4 the
 // key inside it.
 int ReadOriginal(ConfigReader& config, ConfigReader& reader, std::optional<int> fallback) {
-  const std::optional<int> beside = config.MaybeInt(kOriginal, 1, kMaxPosition);
-  const int original = reader.Int(kOriginal, 1, kMaxPosition, beside ? beside : fallback);
-  if (beside && *beside != original) {
+  const std::optional<int> outer = config.MaybeInt(kOriginal, 1, kMaxPosition);
+  const int original = reader.Int(kOriginal, 1, kMaxPosition, outer ? outer : fallback);
+  if (outer && *outer != original) {
     reader.Fail(std::string(kOriginal) + " (" + std::to_string(original) +
-                ") contradicts the one next to it (" + std::to_string(*beside) +
+                ") contradicts the one next to it (" + std::to_string(*outer) +
                 "), and transformers 4 and 5 do not read them alike");
   }
   return original;
@@ -69,12 +69,12 @@ LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, 
   const auto pairs = static_cast<size_t>(head_dim / 2);
   rope.short_factor = reader.Numbers("short_factor", pairs, 1e-3, 1e6);
   rope.long_factor = reader.Numbers("long_factor", pairs, 1e-3, 1e6);
-  const std::optional<int> beside = config.MaybeInt(kOriginal, 2, kMaxPosition);
+  const std::optional<int> outer = config.MaybeInt(kOriginal, 2, kMaxPosition);
   rope.original_max_position =
-      beside ? *beside : reader.Int(kOriginal, 2, kMaxPosition, std::max(2, max_position));
+      outer ? *outer : reader.Int(kOriginal, 2, kMaxPosition, std::max(2, max_position));
   const double ratio = static_cast<double>(max_position) / rope.original_max_position;
   std::optional<double> factor = reader.MaybeNumber("factor", 1e-3, 1024);
-  if (beside || !factor) factor = ratio;
+  if (outer || !factor) factor = ratio;
   const double inferred =
       *factor <= 1 ? 1 : std::sqrt(1 + std::log(*factor) / std::log(rope.original_max_position));
   rope.attention_factor = reader.MaybeNumber("attention_factor", 1e-3, 1e3).value_or(inferred);
@@ -176,22 +176,22 @@ std::string Named(const std::string& where, double theta) {
 // text models. `other` is the theta of a rope_parameters that is ignored.
 double ChooseTheta(ConfigReader& config, const char* key, std::optional<double> inner,
                    std::optional<double> other, bool has_axes) {
-  const std::optional<double> beside = ReadTheta(config);
+  const std::optional<double> outer = ReadTheta(config);
   const double plain = RopeConfig().theta;
   // Qwen3-VL's default theta is 5000000 in transformers 4.57 and 500000 in 5.24.
-  if (!inner && !beside && has_axes) {
+  if (!inner && !outer && has_axes) {
     config.Fail(other ? "rope_scaling counts, and rope_theta is in rope_parameters only"
                       : "rope_theta is missing");
   }
-  const double theta = inner.value_or(beside.value_or(plain));
+  const double theta = inner.value_or(outer.value_or(plain));
   // transformers 4 reads the key next to rope_scaling, and transformers 5 the key inside it.
-  if (other && theta != beside.value_or(plain) && theta != *other) {
+  if (other && theta != outer.value_or(plain) && theta != *other) {
     config.Fail(Named("rope_scaling.rope_theta", theta) + " and " +
                 Named("rope_parameters.rope_theta", *other) +
                 " contradict each other, and transformers 4 and 5 do not read them alike");
   }
-  if (inner && beside && *inner != *beside) {
-    LogWarning("config.json:" + Named(" rope_theta", *beside) + " has no effect: that of " +
+  if (inner && outer && *inner != *outer) {
+    LogWarning("config.json:" + Named(" rope_theta", *outer) + " has no effect: that of " +
                Named(key, *inner) + " counts");
   }
   return theta;
@@ -214,7 +214,7 @@ std::string ReadType(ConfigReader& reader, bool has_axes) {
 }
 
 // Warns that the parameters have no effect without a type.
-void WarnOfNoType(const JsonNode& object, const char* key) {
+void WarnAboutMissingType(const JsonNode& object, const char* key) {
   constexpr std::string_view kPlain[] = {"rope_type",     "type",
                                          "rope_theta",    "partial_rotary_factor",
                                          "mrope_section", "mrope_interleaved"};
@@ -255,7 +255,7 @@ StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has
     reader.Fail("partial_rotary_factor other than 1 is not supported");
   }
   if (reader.Find("rope_type") == nullptr && reader.Find("type") == nullptr && object != nullptr) {
-    WarnOfNoType(*object, key);
+    WarnAboutMissingType(*object, key);
   }
   ReadScaling(ReadType(reader, has_axes), config, reader, head_dim, &rope);
   if (has_axes) rope.axes = ReadAxes(reader, head_dim);

@@ -48,17 +48,17 @@ void CheckUnsupportedTraits(ConfigReader& reader) {
   if (!act.empty() && act != "gelu_pytorch_tanh") {
     reader.Fail("hidden_act " + Quoted(act) + " is not supported (supported: gelu_pytorch_tanh)");
   }
-  if (reader.MaybeInt("in_channels", 1, 1024).value_or(VisionTowerConfig::kChannels) !=
-      VisionTowerConfig::kChannels) {
+  if (reader.MaybeInt("in_channels", 1, 1024).value_or(VisionEncoderConfig::kChannels) !=
+      VisionEncoderConfig::kChannels) {
     reader.Fail("in_channels other than 3 is not supported");
   }
 }
 
 }  // namespace
 
-StatusOr<VisionTowerConfig> ReadVisionTower(ConfigReader& reader, int text_hidden,
-                                            int text_layers) {
-  VisionTowerConfig c;
+StatusOr<VisionEncoderConfig> ReadVisionEncoderConfig(ConfigReader& reader, int text_hidden,
+                                                      int text_layers) {
+  VisionEncoderConfig c;
   c.hidden = reader.Int("hidden_size", 1, kMaxWidth);
   c.depth = reader.Int("depth", 1, kMaxDepth);
   c.heads = reader.Int("num_heads", 1, kMaxHeads);

@@ -11,7 +11,7 @@ namespace kuiper {
 
 class ConfigReader;
 
-struct VisionTowerConfig {
+struct VisionEncoderConfig {
   static constexpr int kChannels = 3;
 
   int hidden = 0;
@@ -42,6 +42,7 @@ struct VisionTokens {
 };
 
 // Reads the object vision_config. Returns kModel, with a line that names the key, on errors.
-StatusOr<VisionTowerConfig> ReadVisionTower(ConfigReader& reader, int text_hidden, int text_layers);
+StatusOr<VisionEncoderConfig> ReadVisionEncoderConfig(ConfigReader& reader, int text_hidden,
+                                                      int text_layers);
 
 }  // namespace kuiper

@@ -20,7 +20,7 @@ Tensor Merged(const Tensor& x, int times) {
 
 }  // namespace
 
-VisionEncoder::VisionEncoder(VisionTowerConfig config, VisionWeights weights, Ops& ops)
+VisionEncoder::VisionEncoder(VisionEncoderConfig config, VisionWeights weights, Ops& ops)
     : config_(std::move(config)),
       weights_(std::move(weights)),
       ops_(&ops),
@@ -29,12 +29,12 @@ VisionEncoder::VisionEncoder(VisionTowerConfig config, VisionWeights weights, Op
            static_cast<int>(weights_.deepstack.size()) == config_.num_deepstack());
 }
 
-MemorySize VisionEncoder::WorkspaceBytes(const VisionTowerConfig& config, DType activation_type,
+MemorySize VisionEncoder::WorkspaceBytes(const VisionEncoderConfig& config, DType activation_type,
                                          int max_patches) {
   return VisionWorkspace::Bytes(config, activation_type, max_patches);
 }
 
-OpsLimits VisionEncoder::Limits(const VisionTowerConfig& c, int max_patches) {
+OpsLimits VisionEncoder::Limits(const VisionEncoderConfig& c, int max_patches) {
   OpsLimits limits;
   limits.max_tokens = VisionWorkspace::PanelRows(c, max_patches);
   limits.max_features = std::max({c.patch_values(), c.intermediate, c.merged_hidden()});

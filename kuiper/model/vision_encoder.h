@@ -76,9 +76,9 @@ using VisionProgress = std::function<bool(double done)>;
 class VisionEncoder {
  public:
   // The weights' memory belongs to the Model, which outlives the encoder.
-  VisionEncoder(VisionTowerConfig config, VisionWeights weights, Ops& ops);
+  VisionEncoder(VisionEncoderConfig config, VisionWeights weights, Ops& ops);
 
-  const VisionTowerConfig& config() const { return config_; }
+  const VisionEncoderConfig& config() const { return config_; }
   int num_deepstack() const { return config_.num_deepstack(); }
   // Returns the number of tokens that an image or video becomes.
   int64_t num_tokens(int t, int h, int w) const {
@@ -89,9 +89,9 @@ class VisionEncoder {
 
   // For the memory plan: what Reserve(max_patches) allocates, and the limits that Ops must have
   // reserved before.
-  static MemorySize WorkspaceBytes(const VisionTowerConfig& config, DType activation_type,
+  static MemorySize WorkspaceBytes(const VisionEncoderConfig& config, DType activation_type,
                                    int max_patches);
-  static OpsLimits Limits(const VisionTowerConfig& config, int max_patches);
+  static OpsLimits Limits(const VisionEncoderConfig& config, int max_patches);
   // Allocates memory for passes of up to max_patches patches, and prepares Ops for the layers. Call
   // after Ops::Reserve with the Limits. A frame must fit into a pass; more frames than fit run in
   // several passes. May be called again.
@@ -129,7 +129,7 @@ class VisionEncoder {
   template <typename F>
   void ForPanels(const Pass& pass, const F& f) const;
 
-  VisionTowerConfig config_;
+  VisionEncoderConfig config_;
   VisionWeights weights_;
   Ops* ops_;
   DType activation_type_;

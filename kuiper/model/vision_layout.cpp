@@ -30,7 +30,7 @@ std::vector<Coordinate> Spread(int n, int side) {
 
 }  // namespace
 
-void LayOutFrame(const VisionTowerConfig& c, int h, int w, const VisionLayout& to) {
+void LayOutFrame(const VisionEncoderConfig& c, int h, int w, const VisionLayout& to) {
   KU_CHECK(h > 0 && w > 0 && h % c.merge == 0 && w % c.merge == 0);
   const std::vector<Coordinate> down = Spread(h, c.position_side);
   const std::vector<Coordinate> right = Spread(w, c.position_side);

@@ -22,7 +22,7 @@ struct VisionLayout {
 };
 
 // The frame's grid has h * w patches, both multiples of config.merge.
-void LayOutFrame(const VisionTowerConfig& config, int h, int w, const VisionLayout& to);
+void LayOutFrame(const VisionEncoderConfig& config, int h, int w, const VisionLayout& to);
 
 // The rotations [positions, head_dim], as in RopeTable. The first half of a head's pairs rotates by
 // the row, the second half, with the same angles, by the column.

@@ -21,7 +21,7 @@ void AddLayerNorm(const std::string& prefix, int64_t size, LayerNormWeights* w,
                            .tensor = &w->bias});
 }
 
-void AddBlock(const VisionTowerConfig& c, const std::string& prefix, VisionBlockWeights* w,
+void AddBlock(const VisionEncoderConfig& c, const std::string& prefix, VisionBlockWeights* w,
               WeightManifest* list) {
   AddLayerNorm(prefix + "norm1", c.hidden, &w->attn_norm, list);
   AddLayerNorm(prefix + "norm2", c.hidden, &w->mlp_norm, list);
@@ -31,7 +31,7 @@ void AddBlock(const VisionTowerConfig& c, const std::string& prefix, VisionBlock
   AddLinear(prefix + "mlp.linear_fc2", c.hidden, c.intermediate, &w->fc2, list);
 }
 
-void AddMerger(const VisionTowerConfig& c, const std::string& prefix, int norm_size,
+void AddMerger(const VisionEncoderConfig& c, const std::string& prefix, int norm_size,
                VisionMergerWeights* w, WeightManifest* list) {
   AddLayerNorm(prefix + "norm", norm_size, &w->norm, list);
   AddLinear(prefix + "linear_fc1", c.merged_hidden(), c.merged_hidden(), &w->fc1, list);
@@ -40,12 +40,12 @@ void AddMerger(const VisionTowerConfig& c, const std::string& prefix, int norm_s
 
 }  // namespace
 
-void AddVisionWeights(const VisionTowerConfig& c, const std::string& prefix, VisionWeights* w,
+void AddVisionWeights(const VisionEncoderConfig& c, const std::string& prefix, VisionWeights* w,
                       WeightManifest* list) {
   const size_t first = list->weights.size();
   AddLinear(prefix + "patch_embed.proj", c.hidden, c.patch_values(), &w->patch_embed, list);
   // A convolution whose stride equals its kernel size, which is a matrix product.
-  list->weights[first].stored_shape = {c.hidden, VisionTowerConfig::kChannels, c.temporal_patch,
+  list->weights[first].stored_shape = {c.hidden, VisionEncoderConfig::kChannels, c.temporal_patch,
                                        c.patch, c.patch};
   list->weights.push_back({.name = prefix + "pos_embed.weight",
                            .shape = {int64_t{c.position_side} * c.position_side, c.hidden},

@@ -15,7 +15,7 @@ constexpr int kPanelRows = 2048;
 
 // Calls f(tensor, type, rows, columns) for each tensor of the arena; columns < 1 means a vector.
 template <typename F>
-void ForTensors(VisionWorkspace& s, const VisionTowerConfig& c, DType type, int max_patches,
+void ForTensors(VisionWorkspace& s, const VisionEncoderConfig& c, DType type, int max_patches,
                 const F& f) {
   const int64_t n = max_patches, panel = VisionWorkspace::PanelRows(c, max_patches);
   const int64_t frames = n / c.merge_unit();
@@ -45,17 +45,17 @@ size_t Padded(DType type, int64_t rows, int64_t columns) {
 }
 
 // Returns the bytes of a pass's layout data, stored one array after the other.
-int64_t LayoutBytes(const VisionTowerConfig& c, int64_t patches) {
+int64_t LayoutBytes(const VisionEncoderConfig& c, int64_t patches) {
   return 4 * (patches * (2 + 2 * kCorners + 1) + 3 * (patches / c.merge_unit()) + 1);
 }
 
 }  // namespace
 
-int VisionWorkspace::PanelRows(const VisionTowerConfig& c, int max_patches) {
+int VisionWorkspace::PanelRows(const VisionEncoderConfig& c, int max_patches) {
   return std::min(max_patches, kPanelRows / c.merge_unit() * c.merge_unit());
 }
 
-MemorySize VisionWorkspace::Bytes(const VisionTowerConfig& c, DType type, int max_patches) {
+MemorySize VisionWorkspace::Bytes(const VisionEncoderConfig& c, DType type, int max_patches) {
   MemorySize size;
   VisionWorkspace unused;
   ForTensors(unused, c, type, max_patches, [&](Tensor&, DType t, int64_t rows, int64_t columns) {
@@ -67,7 +67,7 @@ MemorySize VisionWorkspace::Bytes(const VisionTowerConfig& c, DType type, int ma
   return size;
 }
 
-StatusOr<VisionWorkspace> VisionWorkspace::Make(ComputeDevice& device, const VisionTowerConfig& c,
+StatusOr<VisionWorkspace> VisionWorkspace::Make(ComputeDevice& device, const VisionEncoderConfig& c,
                                                 DType type, int max_patches) {
   VisionWorkspace s;
   const MemorySize bytes = Bytes(c, type, max_patches);
@@ -99,7 +99,7 @@ char* VisionWorkspace::Staging(ComputeDevice& device) {
   return static_cast<char*>(staging.data());
 }
 
-void VisionWorkspace::UploadLayout(ComputeDevice& device, const VisionTowerConfig& c, int frames,
+void VisionWorkspace::UploadLayout(ComputeDevice& device, const VisionEncoderConfig& c, int frames,
                                    int h, int w) {
   const int64_t per_frame = int64_t{h} * w, n = frames * per_frame;
   auto* next = reinterpret_cast<int32_t*>(Staging(device));

@@ -39,12 +39,13 @@ struct VisionWorkspace {
   Tensor cache_rows;  // [frames] i32
 
   // Returns the bytes of arena and staging memory.
-  static MemorySize Bytes(const VisionTowerConfig& config, DType activation_type, int max_patches);
-  static int PanelRows(const VisionTowerConfig& config, int max_patches);
-  static StatusOr<VisionWorkspace> Make(ComputeDevice& device, const VisionTowerConfig& config,
+  static MemorySize Bytes(const VisionEncoderConfig& config, DType activation_type,
+                          int max_patches);
+  static int PanelRows(const VisionEncoderConfig& config, int max_patches);
+  static StatusOr<VisionWorkspace> Make(ComputeDevice& device, const VisionEncoderConfig& config,
                                         DType activation_type, int max_patches);
   // Fills the per-pass inputs for `frames` frames of h * w patches.
-  void UploadLayout(ComputeDevice& device, const VisionTowerConfig& config, int frames, int h,
+  void UploadLayout(ComputeDevice& device, const VisionEncoderConfig& config, int frames, int h,
                     int w);
   // Uploads these patches to `wide` and returns them as [rows, patch_values].
   Tensor UploadPatches(ComputeDevice& device, std::span<const float> values, int64_t rows);

@@ -56,7 +56,7 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
   return ForEachPiece(source_, bytes, src_bytes, [&](std::string_view piece) -> Status {
     const int64_t n = static_cast<int64_t>(piece.size() / src_bytes);
     const int64_t written = n * static_cast<int64_t>(dst_bytes);
-    KU_ASSIGN_OR_RETURN(char* const target, HostOf(out, written));
+    KU_ASSIGN_OR_RETURN(char* const target, HostMemoryFor(out, written));
     // Threads share the page faults, which take longer than the copy itself.
     std::atomic<bool> fits{true};
     const auto convert = [&](int64_t begin, int64_t end) {
@@ -97,7 +97,7 @@ StatusOr<Tensor> WeightPlacer::Allocate(DType dtype, int64_t rows, int64_t colum
   return tensor;
 }
 
-StatusOr<char*> WeightPlacer::HostOf(char* dst, int64_t bytes) {
+StatusOr<char*> WeightPlacer::HostMemoryFor(char* dst, int64_t bytes) {
   if (reads_in_place_) return dst;
   if (staging_.bytes() < static_cast<size_t>(bytes)) {
     // One size for all pieces: in the worst case, 16-bit floats become FP32 and double in size.
@@ -142,7 +142,7 @@ StatusOr<Tensor> WeightPlacer::PlaceTensor(const PackedTensor& tensor, const Wei
 
 Status WeightPlacer::Unpack(const PackedTensor& tensor, const Tensor& dst) {
   char* out = static_cast<char*>(dst.data);
-  KU_ASSIGN_OR_RETURN(char* const target, HostOf(out, dst.bytes()));
+  KU_ASSIGN_OR_RETURN(char* const target, HostMemoryFor(out, dst.bytes()));
   int64_t first = 0;
   KU_RETURN_IF_ERROR(ForEachPiece(source_, tensor.stored.bytes,
                                   static_cast<size_t>(tensor.unit_bytes),
@@ -158,15 +158,15 @@ Status WeightPlacer::Unpack(const PackedTensor& tensor, const Tensor& dst) {
 }
 
 Status WeightPlacer::MakeUp(const WeightFormat& format, PackedPart part, const Tensor& dst) {
-  const auto make_up = part == PackedPart::kValues   ? MakeUpCodes
-                       : part == PackedPart::kScales ? MakeUpScales
-                                                     : MakeUpZeros;
+  const auto make_up = part == PackedPart::kValues   ? FillRandomCodes
+                       : part == PackedPart::kScales ? FillRandomScales
+                                                     : FillRandomZeros;
   std::mt19937_64 random(num_random_++);
   char* out = static_cast<char*>(dst.data);
   char* const end = out + dst.bytes();
   for (int64_t bytes = 0; out < end; out += bytes) {
     bytes = std::min<int64_t>(kPieceBytes, end - out);
-    KU_ASSIGN_OR_RETURN(char* const target, HostOf(out, bytes));
+    KU_ASSIGN_OR_RETURN(char* const target, HostMemoryFor(out, bytes));
     make_up(format, random, target, bytes);
     Deliver(out, bytes);
   }
@@ -195,14 +195,14 @@ StatusOr<WeightMatrix> WeightPlacer::PlaceAsInt8(const std::string& name, const 
       ForEachPiece(source_, bytes, row_bytes, [&](std::string_view piece) -> Status {
         const int64_t n = static_cast<int64_t>(piece.size() / row_bytes);
         piece_scales.resize(static_cast<size_t>(n * groups));
-        KU_ASSIGN_OR_RETURN(char* const target, HostOf(codes, n * in));
+        KU_ASSIGN_OR_RETURN(char* const target, HostMemoryFor(codes, n * in));
         if (!QuantizeRows(piece.data(), host.dtype, n, in, target, piece_scales.data())) {
           return Status(StatusCode::kModel, source_.files().path + ": tensor " + Quoted(name) +
                                                 " has values that are not finite");
         }
         Deliver(codes, n * in);
         const int64_t scale_bytes = n * groups * static_cast<int64_t>(sizeof(float));
-        KU_ASSIGN_OR_RETURN(char* const scale_target, HostOf(scales, scale_bytes));
+        KU_ASSIGN_OR_RETURN(char* const scale_target, HostMemoryFor(scales, scale_bytes));
         std::memcpy(scale_target, piece_scales.data(), static_cast<size_t>(scale_bytes));
         Deliver(scales, scale_bytes);
         codes += n * in;

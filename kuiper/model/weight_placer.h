@@ -55,7 +55,7 @@ class WeightPlacer {
   StatusOr<Tensor> Allocate(DType dtype, int64_t rows, int64_t columns);
   // Returns host memory in which to write `bytes` for `dst`: dst itself if the host can write
   // there. Deliver copies them to `dst`.
-  StatusOr<char*> HostOf(char* dst, int64_t bytes);
+  StatusOr<char*> HostMemoryFor(char* dst, int64_t bytes);
   void Deliver(char* dst, int64_t bytes);
 
   WeightSource& source_;

@@ -24,8 +24,8 @@ struct WeightFormat {
 
   Kind kind = Kind::kF32;
   // Only for quantised kinds from here on.
-  DType factor_type = DType::kF32;  // numeric_type()
-  DType scale_type = DType::kF32;   // FP16, BF16 or FP32; scales keep the precision of their file
+  DType operand_type = DType::kF32;  // numeric_type()
+  DType scale_type = DType::kF32;    // FP16, BF16 or FP32; scales keep the precision of their file
   // Columns that share a scale; all columns if it is at least a row's length.
   int group_columns = 0;
   int group_rows = 0;  // rows that share a scale
@@ -39,7 +39,7 @@ struct WeightFormat {
   constexpr bool has_integers() const { return kind == Kind::kInt4 || kind == Kind::kInt8; }
   constexpr int code_bits() const { return kind == Kind::kInt4 ? 4 : 8; }
   // The default zero point, for a matrix without zero points of its own.
-  constexpr int middle_code() const {
+  constexpr int default_zero() const {
     return kind == Kind::kInt4 ? 8 : kind == Kind::kInt8 ? 128 : 0;
   }
   // The float type of weights, or of codes minus zero points, as operands of the product. It
@@ -48,7 +48,7 @@ struct WeightFormat {
   // to INT8.
   constexpr DType numeric_type() const {
     constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-    return is_quantized() ? factor_type : kTypes[static_cast<int>(kind)];
+    return is_quantized() ? operand_type : kTypes[static_cast<int>(kind)];
   }
   // Number of scales of a row, and number of rows of scales.
   constexpr int64_t column_groups(int64_t in) const {
@@ -58,7 +58,7 @@ struct WeightFormat {
   // Columns whose sum is multiplied by a scale at a time.
   constexpr int unit_columns() const { return group_columns < 128 ? group_columns : 128; }
   // True if kernels support groups of this size in a matrix of `in` columns.
-  constexpr bool HasUnits(int64_t in) const {
+  constexpr bool SupportsGroups(int64_t in) const {
     return in % kQuantum == 0 && group_rows > 0 &&
            (group_columns == 32 || group_columns == 64 ||
             (group_columns > 0 && (group_columns % 128 == 0 || group_columns >= in)));
@@ -84,7 +84,7 @@ struct WeightMatrix {
   // byte, the low bits hold the even column. Row-major without gaps; any alignment of elements.
   Tensor values;
   Tensor scales = {};  // [row_groups, column_groups] of scale_type; empty: not quantised
-  // Bytes [out, column_groups], one zero point each; empty: all are middle_code().
+  // Bytes [out, column_groups], one zero point each; empty: all are default_zero().
   Tensor zeros = {};
   // Ops::Prepack has rearranged the whole matrix into an internal order, which only Apply and Embed
   // can read.
@@ -95,7 +95,8 @@ struct WeightMatrix {
   // True if the tensors match the format, for `in` columns, on this device.
   bool Fits(int64_t in, Device device) const {
     if (!format.is_quantized()) return Holds(values, format.numeric_type(), -1, in, device);
-    return format.HasUnits(in) && Holds(values, DType::kU8, -1, format.RowBytes(in), device) &&
+    return format.SupportsGroups(in) &&
+           Holds(values, DType::kU8, -1, format.RowBytes(in), device) &&
            Holds(scales, format.scale_type, format.row_groups(rows()), format.column_groups(in),
                  device) &&
            (zeros.rank == 0 || Holds(zeros, DType::kU8, rows(), format.column_groups(in), device));

@@ -63,18 +63,18 @@ Status WriteText(const std::string& path, const std::string& text) {
 }
 
 // `sees`: the model has a vision encoder, which stays dense.
-Json AwqConfig(const QuantizationScheme& scheme, bool sees) {
+Json AwqConfig(const QuantizationScheme& scheme, bool has_vision) {
   return {{"quant_method", "awq"},
           {"bits", scheme.bits},
           {"group_size", scheme.group_size},
           {"zero_point", !scheme.symmetric},
           {"version", "gemm"},
-          {"modules_to_not_convert", sees ? Json{"visual"} : Json()}};
+          {"modules_to_not_convert", has_vision ? Json{"visual"} : Json()}};
 }
 
-Json CompressedTensorsConfig(const QuantizationScheme& scheme, bool sees) {
+Json CompressedTensorsConfig(const QuantizationScheme& scheme, bool has_vision) {
   Json ignore = {"lm_head"};
-  if (sees) ignore.push_back("re:.*visual.*");
+  if (has_vision) ignore.push_back("re:.*visual.*");
   const Json weights = {{"num_bits", scheme.bits},
                         {"type", "int"},
                         {"symmetric", scheme.symmetric},
@@ -98,13 +98,13 @@ Json CompressedTensorsConfig(const QuantizationScheme& scheme, bool sees) {
 
 std::string QuantizedConfig(const std::string& original, const QuantizationScheme& scheme) {
   Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
-  const bool sees = json.contains("vision_config");
+  const bool has_vision = json.contains("vision_config");
   if (scheme.format == CheckpointFormat::kAwq) {
     const bool new_key = json.contains("dtype") && !json.contains("torch_dtype");
     json[new_key ? "dtype" : "torch_dtype"] = "float16";
-    json["quantization_config"] = AwqConfig(scheme, sees);
+    json["quantization_config"] = AwqConfig(scheme, has_vision);
   } else {
-    json["quantization_config"] = CompressedTensorsConfig(scheme, sees);
+    json["quantization_config"] = CompressedTensorsConfig(scheme, has_vision);
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -156,7 +156,7 @@ Status CheckpointDirectory::ReadState(const std::string& fingerprint) {
     const bool is_known = part >= 0 && static_cast<size_t>(part) < parts_.size();
     return !is_known || (!plan_.has_value() && !fs::exists(parts_[part], error));
   });
-  if (!state_->torn().empty()) KU_RETURN_IF_ERROR(state_->CutTorn());
+  if (!state_->partial_line().empty()) KU_RETURN_IF_ERROR(state_->CutPartialLine());
   if (!first.has_value()) return state_->Write(fingerprint + "\n");
   if (*first == fingerprint) return OkStatus();
   return Status(StatusCode::kInvalidArgument,

@@ -96,7 +96,7 @@ std::vector<FileTensor> PackCompressedTensors(const std::string& prefix,
 std::vector<FileTensor> PackAwq(const std::string& prefix, const CodedMatrix& matrix) {
   constexpr int kPerWord = 8;
   // Position of column 8c + k in word c.
-  constexpr int kPlaceOf[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};
+  constexpr int kPositionOf[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};
   const int64_t out = matrix.out, in = matrix.in, groups = matrix.groups();
   KU_CHECK(matrix.scheme.bits == 4 && !matrix.scheme.symmetric && out % kPerWord == 0 &&
            matrix.scheme.scale_type == DType::kF16);
@@ -105,7 +105,7 @@ std::vector<FileTensor> PackAwq(const std::string& prefix, const CodedMatrix& ma
   std::vector<float> scales(static_cast<size_t>(groups * out));
   for (int64_t column = 0; column < out; ++column) {
     const int64_t word = column / kPerWord;
-    const int place = kPlaceOf[column % kPerWord];
+    const int place = kPositionOf[column % kPerWord];
     for (int64_t k = 0; k < in; ++k) {
       codes.Put(k * row_words + word, place, matrix.codes[column * in + k]);
     }

@@ -5,16 +5,16 @@
 namespace kuiper {
 
 AnswerEvent TakeAnswerEvent(Engine& engine, TokenEvent event) {
-  AnswerEvent told;
+  AnswerEvent answer_event;
   if (event.finish != FinishReason::kNone) {
-    told.completion = engine.Take(event.request, event.sample).value();
+    answer_event.completion = engine.Take(event.request, event.sample).value();
   }
-  told.token = event.token;
-  told.text = std::move(event.text);
-  told.reasoning = std::move(event.reasoning);
-  told.logprobs = std::move(event.logprobs);
-  told.prompt_logprobs = std::move(event.prompt_logprobs);
-  return told;
+  answer_event.token = event.token;
+  answer_event.text = std::move(event.text);
+  answer_event.reasoning = std::move(event.reasoning);
+  answer_event.logprobs = std::move(event.logprobs);
+  answer_event.prompt_logprobs = std::move(event.prompt_logprobs);
+  return answer_event;
 }
 
 AnswerEvent RefusedEvent(int64_t ticket, const Status& why) {

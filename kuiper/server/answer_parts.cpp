@@ -13,7 +13,7 @@ const char* AnswerParts::Choice::finish() const {
                                                                      : FinishName(reason);
 }
 
-AnswerParts::AnswerParts(const PreparedRequest& prepared, const std::optional<ToolCallForm>& form,
+AnswerParts::AnswerParts(const PreparedRequest& prepared, const std::optional<ToolCallFormat>& form,
                          const std::string& id)
     : prepared_(prepared), id_(id) {
   const size_t num_samples = prepared.api.parameters().num_samples;

@@ -39,7 +39,7 @@ struct AnswerDelta {
 class AnswerParts {
  public:
   // `prepared` must outlive this object. `id` is unique among responses.
-  AnswerParts(const PreparedRequest& prepared, const std::optional<ToolCallForm>& form,
+  AnswerParts(const PreparedRequest& prepared, const std::optional<ToolCallFormat>& form,
               const std::string& id);
 
   struct Choice {

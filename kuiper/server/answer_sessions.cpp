@@ -13,7 +13,7 @@ namespace kuiper {
 
 namespace {
 
-PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const ApiForm& form,
+PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const ApiFormat& form,
                        const std::string& text) {
   StatusOr<JsonNode> body = ParseJson(text, StatusCode::kInput, "the body");
   if (body.ok() && form.convert != nullptr) body = form.convert(std::move(*body));
@@ -56,13 +56,14 @@ void AnswerSessions::Open(const ServedModel& model, EngineLoop& loop) {
   loop_ = &loop;
 }
 
-void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest request,
+void AnswerSessions::Start(int64_t exchange, const ApiFormat& form, HttpRequest request,
                            const std::string& request_id, HttpHeaders headers) {
   const auto place = sessions_.try_emplace(exchange).first;
   place->second.form = form;
   place->second.request_id = request_id;
   place->second.headers = std::move(headers);
-  if (num_seats_++ + num_abandoned_ >= max_seats()) return Fail(place, QueueFull());
+  if (num_reserved_choices_++ + num_abandoned_ >= max_reserved_choices())
+    return Fail(place, QueueFull());
   const size_t bytes = request.body.size();
   if (!queue_.Take(bytes)) return Fail(place, QueueFull());
   place->second.queue_bytes = bytes;
@@ -84,7 +85,7 @@ void AnswerSessions::Work(WorkerPool& pool, int64_t weight, Session* session, Jo
       pool.Add([f = std::move(f), is_gone = session->preparing] { f(*is_gone); }, weight);
 }
 
-AnswerSessions::Sessions::iterator AnswerSessions::TakeBack(int64_t exchange) {
+AnswerSessions::Sessions::iterator AnswerSessions::SessionOfFinishedJob(int64_t exchange) {
   const auto place = sessions_.find(exchange);
   if (place == sessions_.end()) {
     --num_abandoned_;
@@ -94,12 +95,12 @@ AnswerSessions::Sessions::iterator AnswerSessions::TakeBack(int64_t exchange) {
   return place;
 }
 
-int AnswerSessions::max_seats() const {
+int AnswerSessions::max_reserved_choices() const {
   return model_->config.max_num_seqs + settings_.max_queue;
 }
 
 void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
-  const auto place = TakeBack(exchange);
+  const auto place = SessionOfFinishedJob(exchange);
   if (place == sessions_.end()) return;
   if (const ApiError* error = std::get_if<ApiError>(&prepared)) return Fail(place, *error);
   Session& session = place->second;
@@ -110,7 +111,7 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   if (!wanted.api.dropped_tools.empty()) {
     session.headers.emplace_back("Warning", DroppedToolsWarning(wanted.api.dropped_tools));
   }
-  session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
+  session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_format(), session.request_id);
   AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
   if (title.model.empty()) title.model = model_->names.at(0);
   session.writer = session.form.make_writer(wanted, std::move(title), *model_->tokenizer,
@@ -124,9 +125,9 @@ std::optional<ApiError> AnswerSessions::Admit(Session* session) {
   const PreparedRequest& wanted = *session->prepared;
   int num_choices = 0;
   for (const Request& request : wanted.requests) num_choices += request.num_samples;
-  const int num_others = num_seats_ - session->num_seats;
-  if (num_others > 0 && num_others + num_choices > max_seats()) return QueueFull();
-  num_seats_ += num_choices - std::exchange(session->num_seats, num_choices);
+  const int num_others = num_reserved_choices_ - session->num_reserved_choices;
+  if (num_others > 0 && num_others + num_choices > max_reserved_choices()) return QueueFull();
+  num_reserved_choices_ += num_choices - std::exchange(session->num_reserved_choices, num_choices);
   const size_t bytes = PromptBytes(wanted.requests);
   queue_.Return(std::exchange(session->queue_bytes, 0));
   if (!queue_.Take(bytes)) return QueueFull();
@@ -160,7 +161,7 @@ void AnswerSessions::Decode(int64_t exchange, Session* session, std::vector<Requ
 
 void AnswerSessions::OnDecoded(int64_t exchange, const Status& status,
                                std::vector<Request> requests) {
-  const auto place = TakeBack(exchange);
+  const auto place = SessionOfFinishedJob(exchange);
   if (place == sessions_.end()) return;
   if (!status.ok()) return Fail(place, ErrorOf(status));
   Submit(exchange, place->second, std::move(requests));
@@ -175,13 +176,13 @@ void AnswerSessions::Submit(int64_t exchange, const Session& session,
   loop_->Submit(exchange, std::move(requests));
 }
 
-void AnswerSessions::OnNews(EngineNews news) {
-  metrics_.kv = news.kv;
-  metrics_.num_steps = news.num_steps;
-  metrics_.step_tokens.Add(static_cast<double>(news.events.size()));
+void AnswerSessions::OnEngineUpdate(EngineUpdate update) {
+  metrics_.kv = update.kv;
+  metrics_.num_steps = update.num_steps;
+  metrics_.step_tokens.Add(static_cast<double>(update.events.size()));
   const Clock::time_point now = Clock::now();
-  for (AnswerEvent& event : news.events) Take(std::move(event), now);
-  metrics_.hand_over.Add(SecondsSince(news.handed_over));
+  for (AnswerEvent& event : update.events) Take(std::move(event), now);
+  metrics_.hand_over.Add(SecondsSince(update.handed_over));
   if (!ended_.empty()) http_.Post([this] { CloseEnded(); });
 }
 
@@ -279,7 +280,7 @@ void AnswerSessions::Close(const Session& session, const std::string& outcome) {
             " cached_tokens=" + std::to_string(session.parts->num_cached_tokens()) +
             " completion_tokens=" + std::to_string(session.parts->num_generated_tokens());
   }
-  num_seats_ -= session.num_seats;
+  num_reserved_choices_ -= session.num_reserved_choices;
   if (session.preparing != nullptr) {
     *session.preparing = true;
     if (!session.pool->Forget(session.job)) ++num_abandoned_;
@@ -358,7 +359,7 @@ void AnswerSessions::EndAll(const ApiError& error) {
   while (!sessions_.empty()) Fail(sessions_.begin(), error);
 }
 
-void AnswerSessions::GiveUp() {
+void AnswerSessions::CancelJobs() {
   for (auto& [exchange, session] : sessions_) {
     if (session.preparing != nullptr) *session.preparing = true;
   }

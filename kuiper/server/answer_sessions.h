@@ -25,13 +25,13 @@ namespace kuiper {
 
 // An API format: how its body is converted to a chat or completion body, and how responses are
 // written.
-struct ApiForm {
+struct ApiFormat {
   bool is_chat = true;
   // Null if the body needs no conversion.
   StatusOr<JsonNode> (*convert)(JsonNode body) = nullptr;
   // If null, Prepare is used.
   PreparedOr (*prepare)(const ServedModel& model, AnswerMemory* memory, JsonNode body) = nullptr;
-  ErrorForm* error = ErrorJson;
+  ErrorFormat* error = ErrorJson;
   std::unique_ptr<AnswerWriter> (*make_writer)(const PreparedRequest& prepared, AnswerTitle title,
                                                const Tokenizer& tokenizer,
                                                ReasoningField reasoning_field) = nullptr;
@@ -47,19 +47,19 @@ class AnswerSessions {
   void Open(const ServedModel& model, EngineLoop& loop);
 
   // Answers the exchange (request/response pair), now or later, with `headers` in the response.
-  void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
+  void Start(int64_t exchange, const ApiFormat& form, HttpRequest request,
              const std::string& request_id, HttpHeaders headers);
-  void OnNews(EngineNews news);
+  void OnEngineUpdate(EngineUpdate update);
   void OnGone(int64_t exchange);
   // Sends pings, and ends requests that take too long.
   void OnTick();
   // Ends all sessions with an error.
   void EndAll(const ApiError& error);
   // Lets the workers stop early, because no response will be sent any more.
-  void GiveUp();
+  void CancelJobs();
 
   // Returns the maximum number of running and waiting choices.
-  int max_seats() const;
+  int max_reserved_choices() const;
   bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
@@ -70,10 +70,10 @@ class AnswerSessions {
 
  private:
   struct Session {
-    ApiForm form;
+    ApiFormat form;
     std::string request_id;
     HttpHeaders headers;
-    int num_seats = 1;
+    int num_reserved_choices = 1;
     // Non-null while a worker prepares the body or decodes images; set to true to cancel the job.
     std::shared_ptr<std::atomic<bool>> preparing;
     WorkerPool* pool = nullptr;  // the pool that runs `job`
@@ -100,7 +100,7 @@ class AnswerSessions {
   void OnDecoded(int64_t exchange, const Status& status, std::vector<Request> requests);
   void Submit(int64_t exchange, const Session& session, std::vector<Request> requests);
   // Returns the session of a finished job; end() if its client has left.
-  Sessions::iterator TakeBack(int64_t exchange);
+  Sessions::iterator SessionOfFinishedJob(int64_t exchange);
   void Take(AnswerEvent event, Clock::time_point now);
   void Finish(Sessions::iterator session);
   // Remembers ids and writes the log after the step's bytes are sent, because both take a while.
@@ -122,7 +122,7 @@ class AnswerSessions {
   AnswerMemory memory_;
   Sessions sessions_;           // by exchange, which is also the ticket
   std::vector<Session> ended_;  // fully written, not closed yet
-  int num_seats_ = 0;
+  int num_reserved_choices_ = 0;
   int num_abandoned_ = 0;          // running jobs whose clients have left
   MemoryBudget queue_, pictures_;  // shared by all sessions
   std::atomic<int64_t> num_pixels_decoded_ = 0;

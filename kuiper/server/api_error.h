@@ -32,7 +32,7 @@ const char* ErrorType(int http_status);
 // {"error": {"message", "type", "param", "code"}}
 nlohmann::ordered_json ErrorJson(const ApiError& error);
 // ErrorJson, or its counterpart in another API format.
-using ErrorForm = nlohmann::ordered_json(const ApiError& error);
+using ErrorFormat = nlohmann::ordered_json(const ApiError& error);
 
 // Serializes to valid UTF-8 without line breaks.
 std::string JsonText(const nlohmann::ordered_json& json);

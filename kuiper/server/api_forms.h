@@ -10,15 +10,15 @@
 
 namespace kuiper {
 
-inline constexpr ApiForm kChatForm = {.is_chat = true, .make_writer = MakeOpenAiWriter};
-inline constexpr ApiForm kMessagesForm = {.is_chat = true,
-                                          .convert = ChatOfMessages,
-                                          .error = MessagesError,
-                                          .make_writer = MakeMessagesWriter};
-inline constexpr ApiForm kResponsesForm = {
+inline constexpr ApiFormat kChatFormat = {.is_chat = true, .make_writer = MakeOpenAiWriter};
+inline constexpr ApiFormat kMessagesFormat = {.is_chat = true,
+                                              .convert = ChatOfMessages,
+                                              .error = MessagesError,
+                                              .make_writer = MakeMessagesWriter};
+inline constexpr ApiFormat kResponsesFormat = {
     .is_chat = true, .convert = ChatOfResponses, .make_writer = MakeResponsesWriter};
-inline constexpr ApiForm kCompletionForm = {.is_chat = false, .make_writer = MakeOpenAiWriter};
-inline constexpr ApiForm kVerificationForm = {.prepare = PrepareVerification,
-                                              .make_writer = MakeVerificationWriter};
+inline constexpr ApiFormat kCompletionFormat = {.is_chat = false, .make_writer = MakeOpenAiWriter};
+inline constexpr ApiFormat kVerificationFormat = {.prepare = PrepareVerification,
+                                                  .make_writer = MakeVerificationWriter};
 
 }  // namespace kuiper

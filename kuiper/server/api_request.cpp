@@ -24,9 +24,9 @@ constexpr size_t kMaxTextBytes = 4096;
 constexpr int kCompletionTokens = 16;
 
 // Refuses fields of OpenAI's and other servers' APIs that ask for unsupported features.
-Status CheckUndone(JsonNode* body) {
+Status CheckUnsupported(JsonNode* body) {
   constexpr const char* kGrammar = "there is no constrained decoding";
-  const std::pair<const char*, const char*> undone[] = {
+  const std::pair<const char*, const char*> unsupported[] = {
       {"structured_outputs", kGrammar},
       {"guided_json", kGrammar},
       {"guided_regex", kGrammar},
@@ -42,15 +42,15 @@ Status CheckUndone(JsonNode* body) {
       {"web_search_options", "the server reaches no other host"},
       {"suffix", "text is generated only after the prompt"},
   };
-  for (const auto& [field, why] : undone) {
-    if (!IsNothing(TakeField(body, field))) return NotDone(field, why);
+  for (const auto& [field, why] : unsupported) {
+    if (!IsNothing(TakeField(body, field))) return UnsupportedField(field, why);
   }
   const JsonNode format = TakeField(body, "response_format");
   if (IsNothing(format)) return OkStatus();
   const JsonNode* type = format.Find("type");
   if (type == nullptr || !type->IsString())
     return InputError(Param("response_format") + " has no type");
-  return type->text == "text" ? OkStatus() : NotDone("response_format", kGrammar);
+  return type->text == "text" ? OkStatus() : UnsupportedField("response_format", kGrammar);
 }
 
 Status TakeStream(JsonNode* body, ApiRequest* request) {
@@ -106,7 +106,7 @@ void TakeNoTokens(JsonNode* body, const ApiRequest& request, Request* parameters
   if (!request.echo) return;
   const std::vector<std::string> names = body->keys;
   for (const std::string& name : names) {
-    if (NameHere(name) != "max_tokens" || body->Find(name)->AsInt() != 0) continue;
+    if (KuiperName(name) != "max_tokens" || body->Find(name)->AsInt() != 0) continue;
     TakeField(body, name);
     parameters->max_new_tokens = 0;
   }
@@ -188,7 +188,7 @@ Status CheckStops(const JsonNode& body) {
   for (size_t i = 0; i < body.keys.size(); ++i) {
     const std::string& name = body.keys[i];
     const JsonNode& stop = body.items[i];
-    if (NameHere(name) != "stop") continue;
+    if (KuiperName(name) != "stop") continue;
     if (stop.items.size() > kMaxStops) {
       return InputError(Param(name) + " holds more than " + std::to_string(kMaxStops) + " strings");
     }
@@ -256,7 +256,7 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
     if (GivenField(body, "prompt") == nullptr) return InputError(Param("prompt") + " is missing");
     KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"messages", "tools"}));
   }
-  KU_RETURN_IF_ERROR(CheckUndone(&body));
+  KU_RETURN_IF_ERROR(CheckUnsupported(&body));
   KU_RETURN_IF_ERROR(CheckStops(body));
   request.has_max_tokens = !is_chat || GivesParameter(body, "max_tokens");
   if (!is_chat) parameters.max_new_tokens = kCompletionTokens;

@@ -6,7 +6,7 @@
 
 namespace kuiper {
 
-Status NotDone(std::string_view field, const std::string& why) {
+Status UnsupportedField(std::string_view field, const std::string& why) {
   return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
 }
 

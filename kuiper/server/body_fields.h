@@ -12,7 +12,7 @@
 namespace kuiper {
 
 // Returns kUnavailable: the field asks for an unsupported feature.
-Status NotDone(std::string_view field, const std::string& why);
+Status UnsupportedField(std::string_view field, const std::string& why);
 
 // Takes a bool; if the field is absent, `value` is unchanged. kInput.
 Status TakeBool(JsonNode* body, const char* key, bool* value);

@@ -24,8 +24,8 @@ Status ContiguousRuns::Begin(Run& run) {
   const auto on_encoding = [this, ticket = run.ticket](int64_t, double) {
     return is_wanted_(ticket);
   };
-  KU_ASSIGN_OR_RETURN(run.engine, engine_.ContiguousBeside(static_cast<int>(num_tokens),
-                                                           picture_tokens, on_encoding));
+  KU_ASSIGN_OR_RETURN(run.engine, engine_.MakeContiguousEngine(static_cast<int>(num_tokens),
+                                                               picture_tokens, on_encoding));
   return run.engine->Add(std::move(run.request)).status();
 }
 
@@ -39,16 +39,16 @@ Status ContiguousRuns::CheckMemory(const Run& run) const {
 void ContiguousRuns::Step(std::vector<AnswerEvent>* events) {
   Run& run = runs_.front();
   const int64_t ticket = run.ticket;
-  const Status can_go_on = run.engine == nullptr ? Begin(run) : CheckMemory(run);
-  if (!can_go_on.ok()) {
-    events->push_back(RefusedEvent(ticket, can_go_on));
+  const Status can_continue = run.engine == nullptr ? Begin(run) : CheckMemory(run);
+  if (!can_continue.ok()) {
+    events->push_back(RefusedEvent(ticket, can_continue));
     return End(ticket);
   }
   for (TokenEvent& event : run.engine->Step()) {
-    AnswerEvent told = TakeAnswerEvent(*run.engine, std::move(event));
-    told.ticket = ticket;
-    told.choice = run.choice;
-    events->push_back(std::move(told));
+    AnswerEvent answer_event = TakeAnswerEvent(*run.engine, std::move(event));
+    answer_event.ticket = ticket;
+    answer_event.choice = run.choice;
+    events->push_back(std::move(answer_event));
   }
   if (!run.engine->HasWork()) runs_.pop_front();
 }

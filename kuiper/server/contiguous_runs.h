@@ -1,5 +1,5 @@
 // Requests that run one at a time, each on its own contiguous KV cache (see
-// Engine::ContiguousBeside). Their steps alternate with those of the main engine. Runs on the
+// Engine::MakeContiguousEngine). Their steps alternate with those of the main engine. Runs on the
 // engine thread.
 #pragma once
 

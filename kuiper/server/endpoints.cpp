@@ -99,7 +99,7 @@ Json PropsJson(const ServedModel& model) {
   }
   defaults["max_tokens"] = model.max_output_tokens > 0 ? Json(model.max_output_tokens) : Json();
   const TemplateOptions& chat = model.chat;
-  const auto form = model.tool_form();
+  const auto form = model.tool_format();
   return {{"model", model.names.at(0)},
           {"version", Engine::Version()},
           {"device", model.device},
@@ -111,9 +111,9 @@ Json PropsJson(const ServedModel& model) {
           {"paged", model.config.paged},
           {"prefix_cache", model.config.prefix_cache},
           {"thinks", chat.thinking().has_value()},
-          {"tool_calls", !form.has_value()                        ? Json()
-                         : form->kind == ToolCallForm::Kind::kXml ? Json("xml")
-                                                                  : Json("hermes")},
+          {"tool_calls", !form.has_value()                          ? Json()
+                         : form->kind == ToolCallFormat::Kind::kXml ? Json("xml")
+                                                                    : Json("hermes")},
           {"chat_template",
            chat.chat_template->is_chat() ? Json(chat.chat_template->source()) : Json()},
           {"modalities", {{"vision", model.pictures.has_value()}, {"audio", false}}}};

@@ -10,10 +10,10 @@ EngineLoop::EngineLoop(Engine& engine, Deliver deliver, std::chrono::millisecond
       deliver_(std::move(deliver)),
       release_after_(release_after) {}
 
-void EngineLoop::Post(std::function<void()> letter) {
+void EngineLoop::Post(std::function<void()> message) {
   {
     const std::lock_guard lock(mutex_);
-    mail_.push_back(std::move(letter));
+    messages_.push_back(std::move(message));
   }
   wake_.notify_one();
 }
@@ -31,12 +31,12 @@ void EngineLoop::SubmitContiguous(int64_t ticket, int choice, Request request) {
 void EngineLoop::Abort(int64_t ticket) {
   {
     const std::lock_guard lock(mutex_);
-    left_.insert(ticket);
+    aborted_.insert(ticket);
   }
   Post([this, ticket] {
     EndTicket(ticket);
     const std::lock_guard lock(mutex_);
-    left_.erase(ticket);
+    aborted_.erase(ticket);
   });
 }
 
@@ -52,8 +52,8 @@ void EngineLoop::Stop() {
   wake_.notify_one();
 }
 
-bool EngineLoop::TakeMail(std::vector<std::function<void()>>* mail) {
-  const auto ready = [this] { return stopped_ || !mail_.empty(); };
+bool EngineLoop::TakeAllMessages(std::vector<std::function<void()>>* messages) {
+  const auto ready = [this] { return stopped_ || !messages_.empty(); };
   std::unique_lock lock(mutex_);
   if (!HasWork() && !ready()) {
     // Call() is not work: monitoring does not delay the release of memory.
@@ -67,15 +67,15 @@ bool EngineLoop::TakeMail(std::vector<std::function<void()>>* mail) {
     }
     wake_.wait(lock, ready);
   }
-  mail->swap(mail_);
+  messages->swap(messages_);
   return !stopped_;
 }
 
 void EngineLoop::Run() {
-  std::vector<std::function<void()>> mail;
-  while (TakeMail(&mail)) {
-    for (const auto& letter : mail) letter();
-    mail.clear();
+  std::vector<std::function<void()>> messages;
+  while (TakeAllMessages(&messages)) {
+    for (const auto& message : messages) message();
+    messages.clear();
     if (engine_.HasWork()) Step();
     if (!contiguous_.empty()) contiguous_.Step(&events_);
     if (events_.empty()) continue;
@@ -113,7 +113,7 @@ bool EngineLoop::IsWanted(int64_t request) {
 
 bool EngineLoop::IsTicketWanted(int64_t ticket) {
   const std::lock_guard lock(mutex_);
-  return !stopped_ && !left_.contains(ticket);
+  return !stopped_ && !aborted_.contains(ticket);
 }
 
 void EngineLoop::Step() {
@@ -124,12 +124,12 @@ void EngineLoop::Step() {
     const bool has_ended = event.finish != FinishReason::kNone;
     const int sample = event.sample;
     // Take the completion even if the client has left: the engine keeps it until it is taken.
-    AnswerEvent told = TakeAnswerEvent(engine_, std::move(event));
+    AnswerEvent answer_event = TakeAnswerEvent(engine_, std::move(event));
     if (origin == origins_.end()) continue;
     if (origin->second.is_wanted) {
-      told.ticket = origin->second.ticket;
-      told.choice = origin->second.first_choice + sample;
-      events_.push_back(std::move(told));
+      answer_event.ticket = origin->second.ticket;
+      answer_event.choice = origin->second.first_choice + sample;
+      events_.push_back(std::move(answer_event));
     }
     if (has_ended && --origin->second.num_running == 0) origins_.erase(origin);
   }

@@ -20,7 +20,7 @@
 
 namespace kuiper {
 
-struct EngineNews {
+struct EngineUpdate {
   std::vector<AnswerEvent> events;
   KvStats kv;
   int64_t num_steps = 0;  // since the server started
@@ -30,7 +30,7 @@ struct EngineNews {
 class EngineLoop {
  public:
   // Called on the engine's thread; must not wait.
-  using Deliver = std::function<void(EngineNews)>;
+  using Deliver = std::function<void(EngineUpdate)>;
 
   // `engine` must outlive the loop. After `release_after` without work, clears the prefix cache and
   // releases the KV cache's memory; 0 = never.
@@ -69,10 +69,10 @@ class EngineLoop {
     bool is_wanted = true;
   };
 
-  void Post(std::function<void()> letter);
+  void Post(std::function<void()> message);
   bool HasWork() const { return engine_.HasWork() || !contiguous_.empty(); }
   // Takes all messages; waits for one if there is no work. Returns false after Stop.
-  bool TakeMail(std::vector<std::function<void()>>* mail);
+  bool TakeAllMessages(std::vector<std::function<void()>>* messages);
   void Add(int64_t ticket, std::vector<Request>& requests);
   void EndTicket(int64_t ticket);
   bool IsTicketWanted(int64_t ticket);
@@ -90,8 +90,8 @@ class EngineLoop {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::function<void()>> mail_;
-  std::set<int64_t> left_;  // tickets with an unread Abort message
+  std::vector<std::function<void()>> messages_;
+  std::set<int64_t> aborted_;  // tickets with an unread Abort message
   bool stopped_ = false;
 };
 

@@ -53,7 +53,7 @@ int Connect(const std::string& resolved, bool waits) {
 }
 
 // True if a server listens at the address.
-bool Answers(const std::string& resolved) {
+bool IsListening(const std::string& resolved) {
   const int fd = Connect(resolved, true);
   if (fd >= 0) close(fd);
   return fd >= 0;
@@ -74,7 +74,7 @@ StatusOr<HttpClient::Address> HttpClient::Parse(const std::string& url) {
     if (path.empty() || path.size() >= sizeof(address.sun_path)) return BadUrl(url);
     std::copy(path.begin(), path.end(), address.sun_path);
     Address found{"localhost", "", BytesOf(&address, sizeof(address))};
-    return Answers(found.resolved) ? StatusOr(found) : Unreachable(std::strerror(errno));
+    return IsListening(found.resolved) ? StatusOr(found) : Unreachable(std::strerror(errno));
   }
   if (!url.starts_with(kHttp)) return BadUrl(url);
   const size_t slash = std::min(url.find('/', kHttp.size()), url.size());
@@ -102,7 +102,7 @@ StatusOr<HttpClient::Address> HttpClient::Resolve(Address address, const std::st
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
     address.resolved = BytesOf(a->ai_addr, a->ai_addrlen);
-    if (Answers(address.resolved)) return address;
+    if (IsListening(address.resolved)) return address;
   }
   return Unreachable(host + " port " + port + ": " + std::strerror(errno));
 }
@@ -130,7 +130,7 @@ StatusOr<int64_t> HttpClient::Begin(const HttpCall& call) {
   return id;
 }
 
-std::vector<HttpNews> HttpClient::Poll(std::chrono::milliseconds timeout) {
+std::vector<HttpUpdate> HttpClient::Poll(std::chrono::milliseconds timeout) {
   std::vector<pollfd> pollers;
   std::vector<int64_t> ids;
   for (const auto& [id, calling] : calls_) {
@@ -138,19 +138,19 @@ std::vector<HttpNews> HttpClient::Poll(std::chrono::milliseconds timeout) {
     pollers.push_back({.fd = calling.fd, .events = static_cast<int16_t>(events), .revents = 0});
     ids.push_back(id);
   }
-  std::vector<HttpNews> all;
+  std::vector<HttpUpdate> all;
   if (poll(pollers.data(), pollers.size(), static_cast<int>(timeout.count())) <= 0) return all;
   for (size_t i = 0; i < pollers.size(); ++i) {
     if (pollers[i].revents == 0) continue;
-    HttpNews news = Advance(ids[i], &calls_.at(ids[i]), pollers[i].revents);
-    if (news.has_ended) Cancel(ids[i]);
-    if (news.has_ended || !news.body.empty()) all.push_back(std::move(news));
+    HttpUpdate update = Advance(ids[i], &calls_.at(ids[i]), pollers[i].revents);
+    if (update.has_ended) Cancel(ids[i]);
+    if (update.has_ended || !update.body.empty()) all.push_back(std::move(update));
   }
   return all;
 }
 
-HttpNews HttpClient::Advance(int64_t id, Calling* calling, int events) {
-  HttpNews news{.call = id, .at = Clock::now()};
+HttpUpdate HttpClient::Advance(int64_t id, Calling* calling, int events) {
+  HttpUpdate update{.call = id, .at = Clock::now()};
   if ((events & POLLOUT) != 0) {
     const std::string& text = calling->unsent;
     const ssize_t sent = send(calling->fd, text.data(), text.size(), MSG_NOSIGNAL);
@@ -159,20 +159,20 @@ HttpNews HttpClient::Advance(int64_t id, Calling* calling, int events) {
     if (sent > 0) calling->unsent.erase(0, static_cast<size_t>(sent));
   }
   std::array<char, 65536> bytes;
-  while ((events & ~POLLOUT) != 0 && news.error.ok() && !calling->reply.is_done()) {
+  while ((events & ~POLLOUT) != 0 && update.error.ok() && !calling->reply.is_done()) {
     const ssize_t count = recv(calling->fd, bytes.data(), bytes.size(), 0);
     if (count > 0) {
-      news.error = calling->reply.Push({bytes.data(), static_cast<size_t>(count)});
+      update.error = calling->reply.Push({bytes.data(), static_cast<size_t>(count)});
       continue;
     }
     if (count < 0 && MustWait()) break;
-    news.error = count == 0 ? calling->reply.End() : Lost("the connection was lost");
-    if (news.error.ok()) break;
+    update.error = count == 0 ? calling->reply.End() : Lost("the connection was lost");
+    if (update.error.ok()) break;
   }
-  news.status = calling->reply.status();
-  news.body = calling->reply.TakeBody();
-  news.has_ended = calling->reply.is_done() || !news.error.ok();
-  return news;
+  update.status = calling->reply.status();
+  update.body = calling->reply.TakeBody();
+  update.has_ended = calling->reply.is_done() || !update.error.ok();
+  return update;
 }
 
 void HttpClient::Cancel(int64_t call) {
@@ -189,12 +189,12 @@ StatusOr<HttpClient::Answer> HttpClient::Ask(const HttpCall& call,
   const Clock::time_point end = Clock::now() + timeout;
   while (Clock::now() < end) {
     const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-    for (const HttpNews& news : Poll(rest + std::chrono::milliseconds(1))) {
-      if (news.call != id) continue;
-      answer.status = news.status;
-      answer.body += news.body;
-      KU_RETURN_IF_ERROR(news.error);
-      if (news.has_ended) return answer;
+    for (const HttpUpdate& update : Poll(rest + std::chrono::milliseconds(1))) {
+      if (update.call != id) continue;
+      answer.status = update.status;
+      answer.body += update.body;
+      KU_RETURN_IF_ERROR(update.error);
+      if (update.has_ended) return answer;
     }
   }
   Cancel(id);

@@ -25,7 +25,7 @@ struct HttpCall {
 };
 
 // The progress of a call since the last Poll.
-struct HttpNews {
+struct HttpUpdate {
   int64_t call = 0;
   Clock::time_point at;  // time of reading
   int status = 0;        // 0 until the header has arrived
@@ -45,7 +45,7 @@ class HttpClient {
   // Starts a call and returns its id. kUnavailable if it cannot connect.
   StatusOr<int64_t> Begin(const HttpCall& call);
   // Waits at most `timeout` for progress of any call.
-  std::vector<HttpNews> Poll(std::chrono::milliseconds timeout);
+  std::vector<HttpUpdate> Poll(std::chrono::milliseconds timeout);
   // Closes the call's connection.
   void Cancel(int64_t call);
   int num_calls() const { return static_cast<int>(calls_.size()); }
@@ -75,7 +75,7 @@ class HttpClient {
                                    const std::string& port);
 
   // Writes and reads as much as possible without blocking.
-  HttpNews Advance(int64_t id, Calling* calling, int events);
+  HttpUpdate Advance(int64_t id, Calling* calling, int events);
 
   const Address address_;
   std::map<int64_t, Calling> calls_;

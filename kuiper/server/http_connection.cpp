@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 // How long to keep reading after the last response, before the connection is closed.
 constexpr std::chrono::milliseconds kLinger{2000};
 // Maximum buffered bytes of pipelined requests.
-constexpr size_t kMaxAhead = 64 << 10;
+constexpr size_t kMaxPipelinedBytes = 64 << 10;
 
 const char* Reason(int status) {
   static const std::map<int, const char*> reasons = {{200, "OK"},
@@ -49,7 +49,7 @@ std::string Chunk(std::string_view part) {
 }  // namespace
 
 void Connection::Read() {
-  const bool is_full = phase_ == Phase::kServing && parser_.num_kept() > kMaxAhead;
+  const bool is_full = phase_ == Phase::kServing && parser_.num_kept() > kMaxPipelinedBytes;
   if (closed_ || is_reading_ || at_end_ || is_full) return;
   is_reading_ = true;
   socket_.async_read_some(asio::buffer(in_), [this](const NetworkError& error, size_t count) {
@@ -63,7 +63,7 @@ void Connection::Read() {
 // The client half-closed: flush a finished response, abandon an unfinished one.
 void Connection::OnEndOfInput() {
   at_end_ = true;
-  if (exchange_ != 0 || !HasUnsent()) return Gone();
+  if (exchange_ != 0 || !HasUnsent()) return CloseAndNotify();
   phase_ = Phase::kLastAnswer;
 }
 
@@ -164,7 +164,7 @@ void Connection::Write(std::string_view part) {
   const size_t unsent = pending_.size() + writing_.size() - written_;
   if (unsent <= server_.settings.max_unsent + largest_burst_) return;
   ++server_.num_slow_readers;
-  Gone();
+  CloseAndNotify();
 }
 
 void Connection::End() {
@@ -194,7 +194,7 @@ void Connection::StartWrite() {
   written_ = 0;
   is_writing_ = true;
   write_deadline_ = Clock::now() + server_.settings.write_timeout;
-  const auto go_on = [this](const auto& self) -> void {
+  const auto write_more = [this](const auto& self) -> void {
     socket_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
                              [this, self](const NetworkError& error, size_t count) {
                                written_ += count;
@@ -205,12 +205,12 @@ void Connection::StartWrite() {
                                is_writing_ = false;
                                writing_.clear();
                                written_ = 0;
-                               if (error && !closed_) Gone();
+                               if (error && !closed_) CloseAndNotify();
                                if (!error && !closed_) OnWritten();
                                EraseIfDone();
                              });
   };
-  go_on(go_on);
+  write_more(write_more);
 }
 
 void Connection::OnWritten() {
@@ -231,7 +231,7 @@ void Connection::OnWritten() {
 }
 
 // The client has left or no longer reads: close and notify the handler.
-void Connection::Gone() {
+void Connection::CloseAndNotify() {
   const int64_t exchange = std::exchange(exchange_, 0);
   Close();
   if (exchange == 0) return;
@@ -249,7 +249,7 @@ void Connection::CheckTime(Clock::time_point now) {
   if (closed_) return;
   if (is_writing_ && now > write_deadline_) {
     if (exchange_ != 0) ++server_.num_slow_readers;
-    return Gone();
+    return CloseAndNotify();
   }
   burst_ = 0;
   if (!HasUnsent()) largest_burst_ = 0;

@@ -106,7 +106,7 @@ class Connection {
   void Put(std::string text);
   void StartWrite();
   void OnWritten();
-  void Gone();
+  void CloseAndNotify();
   void Close();
   bool HasUnsent() const { return is_writing_ || !pending_.empty(); }
   void SetDeadline(std::chrono::milliseconds time) { deadline_ = Clock::now() + time; }

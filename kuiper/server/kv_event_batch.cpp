@@ -51,12 +51,12 @@ Json WithoutNames(const Json& event) {
 
 }  // namespace
 
-std::string KvEventBatch(std::span<const PrefixEvent> events, double seconds, KvEventForm form) {
+std::string KvEventBatch(std::span<const PrefixEvent> events, double seconds, KvEventFormat form) {
   Json list = Json::array();
   while (!events.empty()) {
     const size_t count = Run(events);
     Json event = EventJson(events.first(count));
-    list.push_back(form == KvEventForm::kMap ? std::move(event) : WithoutNames(event));
+    list.push_back(form == KvEventFormat::kMap ? std::move(event) : WithoutNames(event));
     events = events.subspan(count);
   }
   std::string bytes;

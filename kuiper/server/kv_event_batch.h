@@ -11,9 +11,9 @@ namespace kuiper {
 
 // Format of an event. kMap: named fields, the kind under "type" (vLLM from 0.23 on). kArray: the
 // kind and the fields in order (older versions).
-enum class KvEventForm { kMap, kArray };
+enum class KvEventFormat { kMap, kArray };
 
 // `seconds` since 1970. Consecutive blocks become one event.
-std::string KvEventBatch(std::span<const PrefixEvent> events, double seconds, KvEventForm form);
+std::string KvEventBatch(std::span<const PrefixEvent> events, double seconds, KvEventFormat form);
 
 }  // namespace kuiper

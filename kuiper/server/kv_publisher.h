@@ -17,7 +17,7 @@ struct KvPublisherSettings {
   std::string endpoint;
   std::string replay_endpoint;  // always bound; "" = no replay
   std::string topic;
-  KvEventForm form = KvEventForm::kMap;
+  KvEventFormat form = KvEventFormat::kMap;
   size_t max_pending = 1 << 17;  // maximum unsent events; further ones are dropped
 };
 

@@ -22,8 +22,8 @@ void KvWatchers::Add(int64_t exchange, const HttpRequest& request, HttpHeaders h
 }
 
 void KvWatchers::OnTick() {
-  if (watchers_.empty() || is_asked_ || Clock::now() - last_ < kInterval) return;
-  is_asked_ = true;
+  if (watchers_.empty() || is_snapshot_pending_ || Clock::now() - last_ < kInterval) return;
+  is_snapshot_pending_ = true;
   loop_->Call([this](Engine& engine) {
     KvSnapshot snapshot = view_->Take(engine.kv_stats(),
                                       [this](int64_t request) { return loop_->TicketOf(request); });
@@ -32,7 +32,7 @@ void KvWatchers::OnTick() {
 }
 
 void KvWatchers::Show(const KvSnapshot& snapshot) {
-  is_asked_ = false;
+  is_snapshot_pending_ = false;
   last_ = Clock::now();
   const auto picture =
       KvJson(snapshot, [this](int64_t ticket) { return sessions_.NameOf(ticket); });

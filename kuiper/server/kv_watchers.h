@@ -41,7 +41,7 @@ class KvWatchers {
   EngineLoop* loop_ = nullptr;
   PageWatch* view_ = nullptr;
   std::map<int64_t, Watcher> watchers_;
-  bool is_asked_ = false;  // the engine has been asked for a snapshot
+  bool is_snapshot_pending_ = false;  // the engine has been asked for a snapshot
   Clock::time_point last_;
 };
 

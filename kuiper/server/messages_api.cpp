@@ -169,7 +169,7 @@ class MessagesWriter : public AnswerWriter {
 
   Json Message(Json content, Json reason, Json sequence, Json usage) const;
   // Unless the open block is of this kind, ends it and begins a new one.
-  std::string Turn(Block kind);
+  std::string SwitchBlock(Block kind);
   std::string Delta(const char* type, const char* key, const std::string& text) const;
   static Json Usage(const AnswerParts& parts);
   static const char* StopReason(const AnswerParts::Choice& choice);
@@ -216,7 +216,7 @@ std::string MessagesWriter::Begin(const AnswerParts& parts) {
   return ServerEvent("message_start", {{"type", "message_start"}, {"message", message}});
 }
 
-std::string MessagesWriter::Turn(Block kind) {
+std::string MessagesWriter::SwitchBlock(Block kind) {
   if (kind == open_) return "";
   std::string text;
   if (open_ != Block::kNone) {
@@ -242,15 +242,15 @@ std::string MessagesWriter::Delta(const char* type, const char* key,
 std::string MessagesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&) {
   std::string text;
   if (!delta.reasoning.empty()) {
-    text += Turn(Block::kThinking);
+    text += SwitchBlock(Block::kThinking);
     text += Delta("thinking_delta", "thinking", delta.reasoning);
   }
   if (!delta.text.empty()) {
-    text += Turn(Block::kText);
+    text += SwitchBlock(Block::kText);
     text += Delta("text_delta", "text", delta.text);
   }
   for (const CallPart& call : delta.calls) {
-    text += Turn(Block::kNone);
+    text += SwitchBlock(Block::kNone);
     text += ServerEvent("content_block_start", {{"type", "content_block_start"},
                                                 {"index", index_},
                                                 {"content_block",
@@ -266,7 +266,7 @@ std::string MessagesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&
 }
 
 std::string MessagesWriter::End(const AnswerParts& parts) {
-  std::string text = Turn(Block::kNone);
+  std::string text = SwitchBlock(Block::kNone);
   const AnswerParts::Choice& choice = parts.choices().at(0);
   const Json delta = {{"stop_reason", StopReason(choice)}, {"stop_sequence", StopSequence(choice)}};
   text += ServerEvent("message_delta",

@@ -16,7 +16,7 @@ std::string Megapixels(int64_t num_pixels) {
 
 }  // namespace
 
-Status OfMessages(const Status& status) {
+Status WithMessagesField(const Status& status) {
   if (status.ok() || status.code() == StatusCode::kUnavailable) return status;
   return Status(status.code(), Param("messages") + ": " + status.message(), status.hint());
 }
@@ -65,7 +65,7 @@ Status DecodePictures(const ImageProcessor& processor, const DecodingWatch& watc
     for (VisionInput& image : request.images) {
       const auto [place, is_new] = decoded.try_emplace(image.undecoded, &image);
       if (is_new) {
-        KU_RETURN_IF_ERROR(OfMessages(processor.Decode(&image, watch)));
+        KU_RETURN_IF_ERROR(WithMessagesField(processor.Decode(&image, watch)));
       } else {
         image = *place->second;
       }

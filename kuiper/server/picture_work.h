@@ -28,6 +28,6 @@ std::optional<ApiError> PicturesTooLarge(const PictureCost& cost, const ServerSe
 Status DecodePictures(const ImageProcessor& processor, const DecodingWatch& watch,
                       std::vector<Request>* requests);
 // Adds the name of the field "messages" to the error of an image.
-Status OfMessages(const Status& status);
+Status WithMessagesField(const Status& status);
 
 }  // namespace kuiper

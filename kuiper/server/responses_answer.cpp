@@ -40,7 +40,7 @@ class ResponsesWriter : public AnswerWriter {
   Json Logprobs(const AnswerParts::Choice& choice, size_t begin) const;
   Json CallItem(const CallPart& call, size_t index, const std::string& arguments,
                 const char* status) const;
-  std::string Turn(Kind kind, const AnswerParts::Choice& choice);
+  std::string SwitchItem(Kind kind, const AnswerParts::Choice& choice);
   std::string AddText(Kind kind, const std::string& text, const AnswerParts::Choice& choice);
   std::string AddCall(const CallPart& call, const AnswerParts::Choice& choice);
 
@@ -136,7 +136,7 @@ std::string ResponsesWriter::Begin(const AnswerParts&) {
 }
 
 // Unless the open item is of this kind, ends it and begins a new one.
-std::string ResponsesWriter::Turn(Kind kind, const AnswerParts::Choice& choice) {
+std::string ResponsesWriter::SwitchItem(Kind kind, const AnswerParts::Choice& choice) {
   if (kind == open_) return "";
   std::string out;
   if (open_ != Kind::kNone) {
@@ -170,7 +170,7 @@ std::string ResponsesWriter::Turn(Kind kind, const AnswerParts::Choice& choice) 
 
 std::string ResponsesWriter::AddText(Kind kind, const std::string& text,
                                      const AnswerParts::Choice& choice) {
-  std::string out = Turn(kind, choice);
+  std::string out = SwitchItem(kind, choice);
   text_ += text;
   const bool is_message = kind == Kind::kMessage;
   Json delta = {{"item_id", ItemId(kind, done_.size())},
@@ -186,7 +186,7 @@ std::string ResponsesWriter::AddText(Kind kind, const std::string& text,
 }
 
 std::string ResponsesWriter::AddCall(const CallPart& call, const AnswerParts::Choice& choice) {
-  std::string out = Turn(Kind::kNone, choice);
+  std::string out = SwitchItem(Kind::kNone, choice);
   const size_t index = done_.size();
   const Json at = {{"item_id", ItemId(Kind::kCall, index)}, {"output_index", index}};
   Json delta = at, whole = at;
@@ -212,7 +212,7 @@ std::string ResponsesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts
 }
 
 std::string ResponsesWriter::End(const AnswerParts& parts) {
-  std::string out = Turn(Kind::kNone, parts.choices().at(0));
+  std::string out = SwitchItem(Kind::kNone, parts.choices().at(0));
   Json whole = Whole(parts);
   whole["output"] = done_;
   const bool is_whole = whole["status"] == "completed";

@@ -25,7 +25,7 @@ StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
     } else if (type == "input_text" || type == "output_text" || type == "text") {
       parts.push_back(TextPart(TextOfField(part, "text")));
     } else {
-      return NotDone("input", "it holds a part of the type \"" + type + "\"");
+      return UnsupportedField("input", "it holds a part of the type \"" + type + "\"");
     }
   }
   return ContentOf(std::move(parts));
@@ -40,8 +40,9 @@ void AddCall(const JsonNode& item, std::vector<JsonNode>* messages) {
        {"function",
         ObjectNode({{"name", StringNode(TextOfField(item, "name"))},
                     {"arguments", arguments == nullptr ? StringNode("") : *arguments}})}});
-  const bool goes_on = !messages->empty() && TextOfField(messages->back(), "role") == "assistant";
-  if (!goes_on) {
+  const bool continues_message =
+      !messages->empty() && TextOfField(messages->back(), "role") == "assistant";
+  if (!continues_message) {
     messages->push_back(
         ObjectNode({{"role", StringNode("assistant")}, {"content", StringNode("")}}));
   }
@@ -59,7 +60,7 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
     return OkStatus();
   }
   if (!type.empty() && type != "message" && type != "function_call_output") {
-    return NotDone("input", "it holds an item of the type \"" + type + "\"");
+    return UnsupportedField("input", "it holds an item of the type \"" + type + "\"");
   }
   const JsonNode* content = item.Find(type == "function_call_output" ? "output" : "content");
   KU_ASSIGN_OR_RETURN(JsonNode said, ContentOfItem(content == nullptr ? JsonNode() : *content));
@@ -93,7 +94,7 @@ StatusOr<JsonNode> ToolsOf(JsonNode tools) {
 Status CheckStateless(JsonNode* body) {
   for (const char* field : {"previous_response_id", "conversation", "prompt", "background"}) {
     if (IsNothing(TakeField(body, field))) continue;
-    return NotDone(field, "nothing is kept between requests");
+    return UnsupportedField(field, "nothing is kept between requests");
   }
   return OkStatus();
 }

@@ -31,7 +31,7 @@ StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
                           " is not a data: URL; the server opens no files and fetches nothing",
                       "write data:image/png;base64,... with the bytes");
   }
-  KU_RETURN_IF_ERROR(OfMessages(pictures->Measure(where, part)));
+  KU_RETURN_IF_ERROR(WithMessagesField(pictures->Measure(where, part)));
   KU_ASSIGN_OR_RETURN(const VisionInput* picture, pictures->Of(*part));
   return picture->num_tokens();
 }
@@ -106,9 +106,9 @@ TemplateOptions ServedModel::OptionsOf(const ParsedMessages& messages) const {
   return options;
 }
 
-std::optional<ToolCallForm> ServedModel::tool_form() const {
+std::optional<ToolCallFormat> ServedModel::tool_format() const {
   const TemplateFacts& facts = chat.chat_template->facts();
-  return FindToolCallForm(facts.tool_call, facts.tool_open, facts.tool_close);
+  return FindToolCallFormat(facts.tool_call, facts.tool_open, facts.tool_close);
 }
 
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat) {

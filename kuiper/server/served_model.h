@@ -34,7 +34,7 @@ struct ServedModel {
   std::string device;
 
   bool Has(const std::string& name) const;
-  std::optional<ToolCallForm> tool_form() const;
+  std::optional<ToolCallFormat> tool_format() const;
   // Returns the template options for the prompt of a body. They point to `pictures`.
   TemplateOptions OptionsOf(const ParsedMessages& messages) const;
 };

@@ -33,7 +33,7 @@ Server::Server(HttpServer& http, const ServerSettings& settings)
 
 void Server::Run() {
   http_.Run(*this);
-  sessions_.GiveUp();
+  sessions_.CancelJobs();
   const std::lock_guard lock(ending_);
   has_ended_ = true;
   if (stopped_loop_ != nullptr) stopped_loop_->Stop();
@@ -71,17 +71,19 @@ void Server::Drain() {
 }
 
 EngineLoop::Deliver Server::deliver() {
-  return [this](EngineNews news) {
-    http_.Post([this, news = std::move(news)]() mutable { sessions_.OnNews(std::move(news)); });
+  return [this](EngineUpdate update) {
+    http_.Post([this, update = std::move(update)]() mutable {
+      sessions_.OnEngineUpdate(std::move(update));
+    });
   };
 }
 
 const std::vector<Server::Route>& Server::Routes() {
-  using Answer = void (Server::*)(const Ask&);
-  const auto form = [](const char* path, const ApiForm& form) {
+  using Answer = void (Server::*)(const IncomingRequest&);
+  const auto form = [](const char* path, const ApiFormat& form) {
     return Route{"POST", path, &form, nullptr, nullptr, true, true, form.error};
   };
-  const auto compute = [](const char* path, Computation compute, ErrorForm* error = ErrorJson) {
+  const auto compute = [](const char* path, Computation compute, ErrorFormat* error = ErrorJson) {
     return Route{"POST", path, nullptr, compute, nullptr, true, true, error};
   };
   const auto get = [](const char* path, Answer answer) {
@@ -91,11 +93,11 @@ const std::vector<Server::Route>& Server::Routes() {
     return Route{"GET", path, nullptr, nullptr, answer, false, false};
   };
   static const std::vector<Route> routes = {
-      form("/chat/completions", kChatForm),
-      form("/completions", kCompletionForm),
-      form("/messages", kMessagesForm),
-      form("/responses", kResponsesForm),
-      form("/kuiper/verify", kVerificationForm),
+      form("/chat/completions", kChatFormat),
+      form("/completions", kCompletionFormat),
+      form("/messages", kMessagesFormat),
+      form("/responses", kResponsesFormat),
+      form("/kuiper/verify", kVerificationFormat),
       compute("/messages/count_tokens", CountTokensBody, MessagesError),
       compute("/responses/input_tokens", CountInputTokensBody),
       compute("/tokenize", TokenizeBody),
@@ -119,8 +121,8 @@ const std::vector<Server::Route>& Server::Routes() {
   return routes;
 }
 
-const Server::Route* Server::FindRoute(Ask* ask) {
-  std::string path = ask->request.path;
+const Server::Route* Server::FindRoute(IncomingRequest* incoming) {
+  std::string path = incoming->request.path;
   if (path.starts_with("/v1/")) path.erase(0, 3);
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::string allowed;
@@ -129,69 +131,71 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     const bool is_prefix = of.size() > 1 && of.back() == '/';
     const bool fits = is_prefix ? path.size() > of.size() && path.starts_with(of) : path == of;
     if (!fits) continue;
-    ask->error = route.error;
-    const std::string& method = ask->request.method;
+    incoming->error = route.error;
+    const std::string& method = incoming->request.method;
     if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
-      if (is_prefix) ask->model = PercentDecoded(std::string_view(path).substr(of.size()));
-      ask->request.path = std::move(path);
+      if (is_prefix) incoming->model = PercentDecoded(std::string_view(path).substr(of.size()));
+      incoming->request.path = std::move(path);
       return &route;
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
   if (path == "*") allowed = "GET, HEAD, POST";  // "OPTIONS *": the server as a whole
   if (allowed.empty()) {
-    Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
-  } else if (ask->request.method == "OPTIONS") {
-    HttpHeaders headers = ask->headers;
+    Refuse(*incoming, MakeError(404, "not_found", "there is no " + incoming->request.path));
+  } else if (incoming->request.method == "OPTIONS") {
+    HttpHeaders headers = incoming->headers;
     headers.emplace_back("Allow", allowed + ", OPTIONS");
-    http_.Send(ask->exchange, 204, headers, "");
+    http_.Send(incoming->exchange, 204, headers, "");
   } else {
-    ask->headers.emplace_back("Allow", allowed + ", OPTIONS");
-    Refuse(*ask, MakeError(405, "method_not_allowed", ask->request.path + " takes " + allowed));
+    incoming->headers.emplace_back("Allow", allowed + ", OPTIONS");
+    Refuse(*incoming,
+           MakeError(405, "method_not_allowed", incoming->request.path + " takes " + allowed));
   }
   return nullptr;
 }
 
-bool Server::MayAsk(const Ask& ask, const Route& route) {
-  const Access access = CheckAccess(settings_.access, ask.request, route.needs_key);
+bool Server::IsAllowed(const IncomingRequest& incoming, const Route& route) {
+  const Access access = CheckAccess(settings_.access, incoming.request, route.needs_key);
   if (access != Access::kAllowed) {
-    Refuse(ask, AccessError(settings_.access, access, ask.request));
+    Refuse(incoming, AccessError(settings_.access, access, incoming.request));
     return false;
   }
   if (route.needs_model && !model_.has_value()) {
-    Refuse(ask, MakeError(503, "loading", "the model is being loaded"));
+    Refuse(incoming, MakeError(503, "loading", "the model is being loaded"));
     return false;
   }
   const bool is_work = std::string_view(route.method) == "POST";
   if (is_work && drain_begin_.has_value()) {
-    Refuse(ask, MakeError(503, "draining", "the server is shutting down"));
+    Refuse(incoming, MakeError(503, "draining", "the server is shutting down"));
     return false;
   }
-  if (is_work && !HasJson(ask.request)) {
-    Refuse(ask, MakeError(415, "unsupported_media_type",
-                          "the body must be application/json, not compressed"));
+  if (is_work && !HasJson(incoming.request)) {
+    Refuse(incoming, MakeError(415, "unsupported_media_type",
+                               "the body must be application/json, not compressed"));
     return false;
   }
   return true;
 }
 
 void Server::OnRequest(int64_t exchange, HttpRequest request) {
-  Ask ask;
-  ask.exchange = exchange;
-  ask.request = std::move(request);
-  const std::string* id = ask.request.Header("x-request-id");
-  ask.id = id != nullptr && IsRequestId(*id) ? *id : id_prefix_ + std::to_string(next_id_++);
-  ask.headers = CorsHeaders(settings_.access, ask.request);
-  ask.headers.emplace_back("X-Request-Id", ask.id);
-  const Route* route = FindRoute(&ask);
+  IncomingRequest incoming;
+  incoming.exchange = exchange;
+  incoming.request = std::move(request);
+  const std::string* id = incoming.request.Header("x-request-id");
+  incoming.id = id != nullptr && IsRequestId(*id) ? *id : id_prefix_ + std::to_string(next_id_++);
+  incoming.headers = CorsHeaders(settings_.access, incoming.request);
+  incoming.headers.emplace_back("X-Request-Id", incoming.id);
+  const Route* route = FindRoute(&incoming);
   if (route == nullptr) return;
-  if (!MayAsk(ask, *route)) return;
+  if (!IsAllowed(incoming, *route)) return;
   if (route->form != nullptr) {
-    sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id, std::move(ask.headers));
+    sessions_.Start(exchange, *route->form, std::move(incoming.request), incoming.id,
+                    std::move(incoming.headers));
   } else if (route->compute != nullptr) {
-    Compute(std::move(ask), route->compute);
+    Compute(std::move(incoming), route->compute);
   } else {
-    (this->*route->answer)(ask);
+    (this->*route->answer)(incoming);
   }
 }
 
@@ -221,58 +225,58 @@ void Server::OnTick() {
   if (sessions_.empty() && (http_.num_connections() == 0 || is_late)) http_.Stop();
 }
 
-void Server::Reply(const Ask& ask, int status, const Json& body) {
+void Server::Reply(const IncomingRequest& incoming, int status, const Json& body) {
   ++metrics_.answers[status];
-  HttpHeaders headers = JsonHeaders(ask.headers);
+  HttpHeaders headers = JsonHeaders(incoming.headers);
   if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 429) headers.emplace_back("Retry-After", std::to_string(metrics_.SecondsToWait()));
   if (status == 503) headers.emplace_back("Retry-After", "1");
-  http_.Send(ask.exchange, status, headers, JsonText(body) + "\n");
+  http_.Send(incoming.exchange, status, headers, JsonText(body) + "\n");
 }
 
-void Server::Refuse(const Ask& ask, const ApiError& error) {
-  Reply(ask, error.status, ask.error(error));
+void Server::Refuse(const IncomingRequest& incoming, const ApiError& error) {
+  Reply(incoming, error.status, incoming.error(error));
 }
 
-void Server::Models(const Ask& ask) {
-  Reply(ask, 200, ModelsJson(*model_));
+void Server::Models(const IncomingRequest& incoming) {
+  Reply(incoming, 200, ModelsJson(*model_));
 }
 
-void Server::OneModel(const Ask& ask) {
-  if (model_->Has(ask.model)) return Reply(ask, 200, ModelJson(*model_, ask.model));
-  Refuse(ask, MakeError(404, "model_not_found", "there is no model " + ask.model));
+void Server::OneModel(const IncomingRequest& incoming) {
+  if (model_->Has(incoming.model)) return Reply(incoming, 200, ModelJson(*model_, incoming.model));
+  Refuse(incoming, MakeError(404, "model_not_found", "there is no model " + incoming.model));
 }
 
-void Server::Health(const Ask& ask) {
+void Server::Health(const IncomingRequest& incoming) {
   const char* status = drain_begin_.has_value() ? "draining"
                        : model_.has_value()     ? "ok"
                                                 : "loading";
-  Reply(ask, status == std::string("ok") ? 200 : 503, {{"status", status}});
+  Reply(incoming, status == std::string("ok") ? 200 : 503, {{"status", status}});
 }
 
-void Server::Ping(const Ask& ask) {
-  Reply(ask, 200, {{"status", "alive"}});
+void Server::Ping(const IncomingRequest& incoming) {
+  Reply(incoming, 200, {{"status", "alive"}});
 }
 
-void Server::Version(const Ask& ask) {
-  Reply(ask, 200, {{"version", Engine::Version()}});
+void Server::Version(const IncomingRequest& incoming) {
+  Reply(incoming, 200, {{"version", Engine::Version()}});
 }
 
-void Server::Props(const Ask& ask) {
-  Reply(ask, 200, PropsJson(*model_));
+void Server::Props(const IncomingRequest& incoming) {
+  Reply(incoming, 200, PropsJson(*model_));
 }
 
-void Server::TokenizerInfo(const Ask& ask) {
-  Reply(ask, 200, TokenizerInfoJson(*model_));
+void Server::TokenizerInfo(const IncomingRequest& incoming) {
+  Reply(incoming, 200, TokenizerInfoJson(*model_));
 }
 
-void Server::Page(const Ask& ask) {
-  const PageFile file = PageFileOf(ask.request.path);
+void Server::Page(const IncomingRequest& incoming) {
+  const PageFile file = PageFileOf(incoming.request.path);
   ++metrics_.answers[200];
-  http_.Send(ask.exchange, 200, file.headers, file.text);
+  http_.Send(incoming.exchange, 200, file.headers, file.text);
 }
 
-void Server::GetMetrics(const Ask& ask) {
+void Server::GetMetrics(const IncomingRequest& incoming) {
   metrics_.num_running = sessions_.num_running();
   metrics_.num_waiting = sessions_.num_waiting();
   metrics_.num_connections = http_.num_connections();
@@ -280,34 +284,34 @@ void Server::GetMetrics(const Ask& ask) {
   metrics_.slow_readers = http_.num_slow_readers();
   metrics_.pixels_decoded = sessions_.num_pixels_decoded();
   const std::string name = model_.has_value() ? model_->names.at(0) : "";
-  HttpHeaders headers = ask.headers;
+  HttpHeaders headers = incoming.headers;
   headers.emplace_back("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-  http_.Send(ask.exchange, 200, headers, metrics_.Text(settings_.metrics_prefix, name));
+  http_.Send(incoming.exchange, 200, headers, metrics_.Text(settings_.metrics_prefix, name));
 }
 
-void Server::Compute(Ask ask, Computation compute) {
-  const size_t bytes = ask.request.body.size();
-  if (num_computing_ >= sessions_.max_seats() || !computing_.Take(bytes)) {
-    return Refuse(ask, QueueFull());
+void Server::Compute(IncomingRequest incoming, Computation compute) {
+  const size_t bytes = incoming.request.body.size();
+  if (num_computing_ >= sessions_.max_reserved_choices() || !computing_.Take(bytes)) {
+    return Refuse(incoming, QueueFull());
   }
   ++num_computing_;
-  workers_.Add([this, ask = std::move(ask), bytes, compute, model = &*model_]() mutable {
-    const std::string body = std::exchange(ask.request.body, {});
-    http_.Post([this, ask, bytes, answer = ComputeBody(compute, *model, body)] {
+  workers_.Add([this, incoming = std::move(incoming), bytes, compute, model = &*model_]() mutable {
+    const std::string body = std::exchange(incoming.request.body, {});
+    http_.Post([this, incoming, bytes, answer = ComputeBody(compute, *model, body)] {
       --num_computing_;
       computing_.Return(bytes);
-      if (answer.ok()) return Reply(ask, 200, *answer);
-      Refuse(ask, ErrorOf(answer.status()));
+      if (answer.ok()) return Reply(incoming, 200, *answer);
+      Refuse(incoming, ErrorOf(answer.status()));
     });
   });
 }
 
-void Server::WatchKv(const Ask& ask) {
+void Server::WatchKv(const IncomingRequest& incoming) {
   if (!watchers_.is_open()) {
-    return Refuse(ask, MakeError(404, "not_found", "the KV cache is not watched"));
+    return Refuse(incoming, MakeError(404, "not_found", "the KV cache is not watched"));
   }
   ++metrics_.answers[200];
-  watchers_.Add(ask.exchange, ask.request, ask.headers);
+  watchers_.Add(incoming.exchange, incoming.request, incoming.headers);
 }
 
 }  // namespace kuiper

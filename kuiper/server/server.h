@@ -40,46 +40,46 @@ class Server : public HttpHandler {
   void OnTick() override;
 
  private:
-  struct Ask {
+  struct IncomingRequest {
     int64_t exchange = 0;
     HttpRequest request;
     std::string id;       // request id
     HttpHeaders headers;  // headers of the response
     std::string model;    // NAME in GET /v1/models/NAME
-    ErrorForm* error = ErrorJson;
+    ErrorFormat* error = ErrorJson;
   };
   // One of `form`, `compute` and `answer` is set and answers the request.
   struct Route {
     const char* method = "";
-    const char* path = "";                             // without /v1
-    const ApiForm* form = nullptr;                     // the model generates
-    Computation compute = nullptr;                     // a worker computes it from the body
-    void (Server::*answer)(const Ask& ask) = nullptr;  // answered at once
+    const char* path = "";            // without /v1
+    const ApiFormat* form = nullptr;  // the model generates
+    Computation compute = nullptr;    // a worker computes it from the body
+    void (Server::*answer)(const IncomingRequest& incoming) = nullptr;  // answered at once
     bool needs_key = true;
     bool needs_model = true;
-    ErrorForm* error = ErrorJson;
+    ErrorFormat* error = ErrorJson;
   };
   static const std::vector<Route>& Routes();
 
   // Returns the route of the request. If there is none, answers with an error and returns null.
-  const Route* FindRoute(Ask* ask);
-  bool MayAsk(const Ask& ask, const Route& route);
+  const Route* FindRoute(IncomingRequest* incoming);
+  bool IsAllowed(const IncomingRequest& incoming, const Route& route);
 
-  void Models(const Ask& ask);
-  void OneModel(const Ask& ask);
-  void Health(const Ask& ask);
-  void Ping(const Ask& ask);
-  void Version(const Ask& ask);
-  void Props(const Ask& ask);
-  void TokenizerInfo(const Ask& ask);
-  void Page(const Ask& ask);
-  void GetMetrics(const Ask& ask);
-  void WatchKv(const Ask& ask);
+  void Models(const IncomingRequest& incoming);
+  void OneModel(const IncomingRequest& incoming);
+  void Health(const IncomingRequest& incoming);
+  void Ping(const IncomingRequest& incoming);
+  void Version(const IncomingRequest& incoming);
+  void Props(const IncomingRequest& incoming);
+  void TokenizerInfo(const IncomingRequest& incoming);
+  void Page(const IncomingRequest& incoming);
+  void GetMetrics(const IncomingRequest& incoming);
+  void WatchKv(const IncomingRequest& incoming);
 
   // Computes the response from the body on a worker.
-  void Compute(Ask ask, Computation compute);
-  void Reply(const Ask& ask, int status, const nlohmann::ordered_json& body);
-  void Refuse(const Ask& ask, const ApiError& error);
+  void Compute(IncomingRequest incoming, Computation compute);
+  void Reply(const IncomingRequest& incoming, int status, const nlohmann::ordered_json& body);
+  void Refuse(const IncomingRequest& incoming, const ApiError& error);
 
   HttpServer& http_;
   const ServerSettings settings_;

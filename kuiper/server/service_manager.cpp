@@ -101,21 +101,22 @@ void ServiceManager::OnTick(int num_running, int num_waiting) {
   const Clock::time_point now = Clock::now();
   const std::string status = state_ + ", " + std::to_string(num_running) + " running, " +
                              std::to_string(num_waiting) + " waiting";
-  if (loop_ != nullptr && status != status_ && now - told_ >= kStatusInterval) {
-    told_ = now;
+  if (loop_ != nullptr && status != status_ && now - status_sent_at_ >= kStatusInterval) {
+    status_sent_at_ = now;
     status_ = status;
     Add("STATUS", status);
   }
-  if (loop_ != nullptr && watchdog_.count() > 0 && !is_asked_ && now >= next_sign_) AskEngine();
+  if (loop_ != nullptr && watchdog_.count() > 0 && !waits_for_engine_ && now >= next_sign_)
+    AskEngine();
   Flush();
 }
 
 void ServiceManager::AskEngine() {
-  is_asked_ = true;
+  waits_for_engine_ = true;
   next_sign_ = Clock::now() + watchdog_ / 2;
   loop_->Call([this](Engine&) {
     http_.Post([this] {
-      is_asked_ = false;
+      waits_for_engine_ = false;
       Add("WATCHDOG", "1");
       Flush();
     });

@@ -47,9 +47,9 @@ class ServiceManager {
   std::string state_ = "loading";
   std::string status_;  // the last status sent
   std::map<std::string, std::string> unsent_;
-  Clock::time_point told_;       // when status_ was sent
-  Clock::time_point next_sign_;  // when to check the engine thread next
-  bool is_asked_ = false;        // the engine thread has not replied yet
+  Clock::time_point status_sent_at_;  // when status_ was sent
+  Clock::time_point next_sign_;       // when to check the engine thread next
+  bool waits_for_engine_ = false;     // the engine thread has not replied yet
   int percent_ = -1;
 };
 

@@ -72,8 +72,8 @@ Json LogprobLists::Next(std::span<const TokenPart> tokens) {
   for (const TokenPart& part : tokens) {
     const std::string text = TextOf(tokenizer_->Bytes(part.token));
     lists["tokens"].push_back(text);
-    const bool is_behind_broken = text_.BreaksOffCharacter(part.token);
-    lists["text_offset"].push_back(num_characters_ + (is_behind_broken ? 1 : 0));
+    const bool follows_partial_character = text_.BreaksOffCharacter(part.token);
+    lists["text_offset"].push_back(num_characters_ + (follows_partial_character ? 1 : 0));
     num_characters_ += NumCharacters(text_.Push(part.token));
     if (!part.logprobs.has_value()) {
       lists["token_logprobs"].push_back(nullptr);

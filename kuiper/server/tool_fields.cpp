@@ -41,7 +41,8 @@ std::string FunctionName(const JsonNode& tool) {
 Status KeepAllowedTools(const JsonNode& choice, JsonNode* tools) {
   const JsonNode* nested = choice.Find("allowed_tools");
   const JsonNode& allowed = nested == nullptr ? choice : *nested;
-  if (TextOfField(allowed, "mode") != "auto") return NotDone("tool_choice", kNoForcedCalls);
+  if (TextOfField(allowed, "mode") != "auto")
+    return UnsupportedField("tool_choice", kNoForcedCalls);
   const JsonNode* list = allowed.Find("tools");
   if (list == nullptr || !list->IsArray()) {
     return InputError(Param("tool_choice") + " has no list of the tools that are allowed");
@@ -70,7 +71,8 @@ StatusOr<std::string> WordOfChoice(const JsonNode& choice) {
     if (word == known) return word;
   }
   if (IsNothing(choice)) return std::string("auto");
-  if (word == "required" || choice.IsObject()) return NotDone("tool_choice", kNoForcedCalls);
+  if (word == "required" || choice.IsObject())
+    return UnsupportedField("tool_choice", kNoForcedCalls);
   return InputError(Param("tool_choice") + " is neither \"auto\" nor \"none\"");
 }
 

@@ -14,24 +14,24 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The ids of the answer, and of its prompt if the body has them.
-struct ToldIds {
+struct GivenIds {
   std::vector<int32_t> answer, prompt;
 };
 
-StatusOr<ToldIds> TakeToldIds(JsonNode* body) {
+StatusOr<GivenIds> TakeGivenIds(JsonNode* body) {
   if (!body->IsObject()) return InputError("the body is not an object");
   if (GivenField(*body, "messages") == nullptr && GivenField(*body, "prompt") == nullptr) {
     RenameField(body, "prompt_token_ids", "prompt");
   }
-  ToldIds told;
-  KU_ASSIGN_OR_RETURN(told.answer, TakeIds(body, "token_ids"));
-  KU_ASSIGN_OR_RETURN(told.prompt, TakeIds(body, "prompt_token_ids"));
-  if (told.answer.empty())
+  GivenIds given;
+  KU_ASSIGN_OR_RETURN(given.answer, TakeIds(body, "token_ids"));
+  KU_ASSIGN_OR_RETURN(given.prompt, TakeIds(body, "prompt_token_ids"));
+  if (given.answer.empty())
     return InputError(Param("token_ids") + " is missing: the ids of the answer");
-  for (const char* how_it_was_told : {"stream", "stream_options", "return_token_ids"}) {
-    TakeField(body, how_it_was_told);
+  for (const char* response_option : {"stream", "stream_options", "return_token_ids"}) {
+    TakeField(body, response_option);
   }
-  return told;
+  return given;
 }
 
 Status CheckOneAnswer(const PreparedRequest& prepared) {
@@ -52,7 +52,7 @@ Status CheckOneAnswer(const PreparedRequest& prepared) {
 class VerificationWriter : public AnswerWriter {
  public:
   VerificationWriter(const PreparedRequest& prepared, AnswerTitle title)
-      : told_(*prepared.verified), title_(std::move(title)) {}
+      : given_(*prepared.verified), title_(std::move(title)) {}
 
   Json Whole(const AnswerParts& parts) const override;
 
@@ -63,29 +63,29 @@ class VerificationWriter : public AnswerWriter {
   std::string Failed(const ApiError&) override { return ""; }
 
  private:
-  const std::vector<int32_t>& told_;
+  const std::vector<int32_t>& given_;
   const AnswerTitle title_;
 };
 
 Json VerificationWriter::Whole(const AnswerParts& parts) const {
   const Completion& paged = *parts.choices().at(0).completion;
   const Completion& contiguous = *parts.choices().at(1).completion;
-  Completion told;
-  told.tokens = told_;
+  Completion given;
+  given.tokens = given_;
   // Logits are compared by their digests.
   const auto of_runs = FirstDifference({"paged", paged}, {"contiguous", contiguous}, 0);
-  auto first = FirstDifference({"in the answer", told}, {"now", paged}, 0);
+  auto first = FirstDifference({"in the answer", given}, {"now", paged}, 0);
   if (of_runs.has_value() && (!first.has_value() || of_runs->token <= first->token)) {
     first = of_runs;
   }
-  const auto num_tokens = told_.size();
+  const auto num_tokens = given_.size();
   Json body = {{"id", "verification-" + title_.id},
                {"object", "kuiper.verification"},
                {"created", title_.created},
                {"model", title_.model},
                {"identical", !first.has_value()},
                {"num_tokens", num_tokens},
-               {"ids_equal", paged.tokens == told_ && contiguous.tokens == told_},
+               {"ids_equal", paged.tokens == given_ && contiguous.tokens == given_},
                {"logits_equal", paged.logit_digests == contiguous.logit_digests}};
   if (!first.has_value()) {
     body["difference"] = nullptr;
@@ -104,8 +104,8 @@ Json VerificationWriter::Whole(const AnswerParts& parts) const {
 }  // namespace
 
 PreparedOr PrepareVerification(const ServedModel& model, AnswerMemory* memory, JsonNode body) {
-  StatusOr<ToldIds> told = TakeToldIds(&body);
-  if (!told.ok()) return ErrorOf(told.status());
+  StatusOr<GivenIds> given = TakeGivenIds(&body);
+  if (!given.ok()) return ErrorOf(given.status());
   const bool is_chat = GivenField(body, "messages") != nullptr;
   PreparedOr made = Prepare(model, memory, std::move(body), is_chat);
   auto* prepared = std::get_if<PreparedRequest>(&made);
@@ -113,17 +113,17 @@ PreparedOr PrepareVerification(const ServedModel& model, AnswerMemory* memory, J
   const Status can = CheckOneAnswer(*prepared);
   if (!can.ok()) return ErrorOf(can);
   Request& request = prepared->requests[0];
-  if (!told->prompt.empty()) request.prompt = std::move(told->prompt);
+  if (!given->prompt.empty()) request.prompt = std::move(given->prompt);
   const int num_tokens = static_cast<int>(request.prompt.size());
   if (num_tokens >= model.max_context) {
     return PromptTooLong(is_chat ? "messages" : "prompt", num_tokens, model.max_context);
   }
   request.reasoning_budget = ReasoningBudgetOf(request, model.max_context);
-  request.max_new_tokens = static_cast<int>(told->answer.size());
+  request.max_new_tokens = static_cast<int>(given->answer.size());
   request.digest_logits = true;
   Request again = request;
   prepared->requests.push_back(std::move(again));
-  prepared->verified = std::move(told->answer);
+  prepared->verified = std::move(given->answer);
   return made;
 }
 

@@ -50,14 +50,14 @@ void LineBuffer::Insert(std::string_view text) {
   cursor_ += text.size();
 }
 
-size_t LineBuffer::Behind(size_t at) const {
+size_t LineBuffer::After(size_t at) const {
   return at < text_.size() ? at + GlyphAt(std::string_view(text_).substr(at)).bytes : at;
 }
 
 size_t LineBuffer::Before(size_t at) const {
   // Glyphs are found from the start of the line: no glyph contains a line break.
   size_t begin = at < 2 ? 0 : text_.rfind('\n', at - 2) + 1;
-  while (begin < at && Behind(begin) < at) begin = Behind(begin);
+  while (begin < at && After(begin) < at) begin = After(begin);
   return begin;
 }
 
@@ -85,7 +85,7 @@ bool LineBuffer::Up() {
   const size_t column = cursor_ - begin;
   cursor_ = begin - 1;
   const size_t above = LineBegin(), target = std::min(above + column, cursor_);
-  for (cursor_ = above; Behind(cursor_) <= target && cursor_ < target;) Right();
+  for (cursor_ = above; After(cursor_) <= target && cursor_ < target;) Right();
   return true;
 }
 
@@ -95,7 +95,7 @@ bool LineBuffer::Down() {
   const size_t column = cursor_ - LineBegin();
   cursor_ = end + 1;
   const size_t target = std::min(cursor_ + column, LineEnd());
-  while (Behind(cursor_) <= target && cursor_ < target) Right();
+  while (After(cursor_) <= target && cursor_ < target) Right();
   return true;
 }
 
@@ -105,7 +105,7 @@ void LineBuffer::EraseFrom(size_t begin) {
 }
 
 void LineBuffer::EraseAt() {
-  text_.erase(cursor_, Behind(cursor_) - cursor_);
+  text_.erase(cursor_, After(cursor_) - cursor_);
 }
 
 void LineBuffer::EraseWord() {
@@ -116,7 +116,7 @@ void LineBuffer::EraseWord() {
 
 void LineBuffer::EraseToEnd() {
   const size_t end = LineEnd();
-  text_.erase(cursor_, end == cursor_ ? Behind(cursor_) - cursor_ : end - cursor_);
+  text_.erase(cursor_, end == cursor_ ? After(cursor_) - cursor_ : end - cursor_);
 }
 
 ScreenText LayOut(const std::string& prompt, const LineBuffer& buffer, int columns) {

@@ -19,7 +19,7 @@ class LineBuffer {
 
   // Moves by one character, including combining ones.
   void Left() { cursor_ = Before(cursor_); }
-  void Right() { cursor_ = Behind(cursor_); }
+  void Right() { cursor_ = After(cursor_); }
   void WordLeft();
   void WordRight();
   // Moves within the line with the cursor.
@@ -38,7 +38,7 @@ class LineBuffer {
 
  private:
   size_t Before(size_t at) const;
-  size_t Behind(size_t at) const;
+  size_t After(size_t at) const;
   size_t LineBegin() const;
   size_t LineEnd() const;
   void EraseFrom(size_t begin);

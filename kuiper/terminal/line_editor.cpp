@@ -50,14 +50,14 @@ std::optional<std::string> LineEditor::Read(const std::string& prompt, bool cont
   continues_ = continues;
   if (!std::exchange(dropped_, false)) num_interrupts_ = 0;
   Clear();
-  Outcome outcome = Outcome::kGoesOn;
-  while (outcome == Outcome::kGoesOn) {
+  Outcome outcome = Outcome::kContinue;
+  while (outcome == Outcome::kContinue) {
     const std::optional<Key> key = NextKey();
-    outcome = key.has_value() ? Obey(*key) : Outcome::kEnd;
+    outcome = key.has_value() ? HandleKey(*key) : Outcome::kEnd;
   }
   if (!dropped_) {
     Show();
-    MoveBehind();
+    MoveBelow();
   }
   terminal_.TakeSignalKeys(false);
   if (outcome == Outcome::kEnd) return std::nullopt;
@@ -83,17 +83,17 @@ std::optional<Key> LineEditor::NextKey() {
   }
 }
 
-LineEditor::Outcome LineEditor::Obey(const Key& key) {
+LineEditor::Outcome LineEditor::HandleKey(const Key& key) {
   const bool interrupts = key.kind == Kind::kControl && key.letter == 'C';
   if (!interrupts) num_interrupts_ = 0;
-  if (searching_ && Search(key)) return Outcome::kGoesOn;
+  if (searching_ && Search(key)) return Outcome::kContinue;
   switch (key.kind) {
     case Kind::kText:
     case Kind::kPaste:
       buffer_.Insert(key.text);
       break;
     case Kind::kControl:
-      return ObeyControl(key.letter);
+      return HandleControlKey(key.letter);
     case Kind::kEnter:
       buffer_.Set(buffer_.text());
       return Outcome::kLine;
@@ -134,10 +134,10 @@ LineEditor::Outcome LineEditor::Obey(const Key& key) {
     case Kind::kUnknown:
       break;
   }
-  return Outcome::kGoesOn;
+  return Outcome::kContinue;
 }
 
-LineEditor::Outcome LineEditor::ObeyControl(char letter) {
+LineEditor::Outcome LineEditor::HandleControlKey(char letter) {
   switch (letter) {
     case 'A':
       buffer_.Home();
@@ -182,13 +182,13 @@ LineEditor::Outcome LineEditor::ObeyControl(char letter) {
       buffer_.EraseWord();
       break;
     case 'Z':
-      MoveBehind();
+      MoveBelow();
       terminal_.Suspend();
       break;
     default:
       break;
   }
-  return Outcome::kGoesOn;
+  return Outcome::kContinue;
 }
 
 LineEditor::Outcome LineEditor::Interrupt() {
@@ -196,13 +196,13 @@ LineEditor::Outcome LineEditor::Interrupt() {
   buffer_.Set(buffer_.text());
   Show();
   write_("^C");
-  MoveBehind();
+  MoveBelow();
   write_("(Ctrl-C once more ends the chat)\n");
   Clear();
   place_ = history_.lines().size();
   draft_.clear();
   dropped_ = continues_;
-  return dropped_ ? Outcome::kEnd : Outcome::kGoesOn;
+  return dropped_ ? Outcome::kEnd : Outcome::kContinue;
 }
 
 bool LineEditor::Search(const Key& key) {
@@ -278,7 +278,7 @@ void LineEditor::Show() {
 }
 
 // Moves to the start of the row below all shown rows.
-void LineEditor::MoveBehind() {
+void LineEditor::MoveBelow() {
   if (shown_.rows.empty()) return;
   write_(Csi(shown_.rows.size() - 1 - shown_.cursor_row, 'B') + "\n");
   shown_ = {};

@@ -32,11 +32,11 @@ class LineEditor {
   const Status& history_status() const { return history_status_; }
 
  private:
-  enum class Outcome { kGoesOn, kLine, kEnd };
+  enum class Outcome { kContinue, kLine, kEnd };
 
   std::optional<Key> NextKey();
-  Outcome Obey(const Key& key);
-  Outcome ObeyControl(char letter);
+  Outcome HandleKey(const Key& key);
+  Outcome HandleControlKey(char letter);
   Outcome Interrupt();
   // Returns false if the key ends the search and is to be handled as an editing key.
   bool Search(const Key& key);
@@ -44,7 +44,7 @@ class LineEditor {
   void Recall(bool older);
   void Clear();
   void Show();
-  void MoveBehind();
+  void MoveBelow();
 
   Write write_;
   InputHistory history_;

@@ -135,10 +135,10 @@ TEST_F(AppendFileTest, FullDiskLeavesATornLineThatTheNextRunCutsOff) {
   g_faults = nullptr;
   const auto output = Open();
   EXPECT_EQ(Finished(*output), std::vector<std::string>{"first"});
-  EXPECT_EQ(output->torn(), "sec");
+  EXPECT_EQ(output->partial_line(), "sec");
   EXPECT_EQ(Content(), "first\nsec") << "whose that is, the caller knows";
-  ASSERT_TRUE(output->CutTorn().ok());
-  EXPECT_EQ(output->torn(), "");
+  ASSERT_TRUE(output->CutPartialLine().ok());
+  EXPECT_EQ(output->partial_line(), "");
   ASSERT_TRUE(output->Write("again\n").ok());
   EXPECT_EQ(Content(), "first\nagain\n");
 }
@@ -151,8 +151,8 @@ TEST_F(AppendFileTest, TornEndsOfAnyLengthAreCutOff) {
       std::ofstream(path_) << whole << std::string(length, 'x');
       const auto output = Open();
       EXPECT_EQ(Finished(*output).size(), whole.empty() ? 0u : 1u);
-      EXPECT_EQ(output->torn(), std::string(std::min(length, kKept), 'x'));
-      ASSERT_TRUE(output->CutTorn().ok());
+      EXPECT_EQ(output->partial_line(), std::string(std::min(length, kKept), 'x'));
+      ASSERT_TRUE(output->CutPartialLine().ok());
       EXPECT_EQ(Content(), whole) << length;
     }
   }

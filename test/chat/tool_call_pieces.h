@@ -11,7 +11,7 @@ namespace kuiper::test {
 
 // Returns all that the parser finds. The function f has a string parameter s, and a parameter o
 // that also takes null.
-inline ToolCallParser::Delta ParseCalls(ToolCallForm::Kind kind,
+inline ToolCallParser::Delta ParseCalls(ToolCallFormat::Kind kind,
                                         const std::vector<std::string_view>& pieces) {
   ToolCallParser parser({.kind = kind},
                         {{"f", {{"s", StringKind::kAlways}, {"o", StringKind::kOrNull}}}});

@@ -8,10 +8,11 @@ namespace kuiper {
 namespace {
 
 using Calls = std::vector<ParsedToolCall>;
-constexpr ToolCallForm::Kind kHermes = ToolCallForm::Kind::kHermes, kXml = ToolCallForm::Kind::kXml;
+constexpr ToolCallFormat::Kind kHermes = ToolCallFormat::Kind::kHermes,
+                               kXml = ToolCallFormat::Kind::kXml;
 
 // Parses the text whole, byte by byte, and cut in two at every position.
-void Expect(ToolCallForm::Kind kind, const std::string& text, const std::string& rest,
+void Expect(ToolCallFormat::Kind kind, const std::string& text, const std::string& rest,
             const Calls& calls) {
   std::vector<std::vector<std::string_view>> ways = {{text}, {}};
   for (const char& c : text) ways[1].emplace_back(&c, 1);
@@ -106,16 +107,16 @@ TEST(ToolCalls, XmlValuesAreStringsWhereTheSchemaSaysSo) {
 
 TEST(ToolCalls, TheFormIsFoundInTheTemplatesCall) {
   const auto hermes =
-      FindToolCallForm(R"(<tool_call>{"name": "f"}</tool_call>)", "<tool_call>", "</tool_call>");
+      FindToolCallFormat(R"(<tool_call>{"name": "f"}</tool_call>)", "<tool_call>", "</tool_call>");
   ASSERT_TRUE(hermes.has_value());
   EXPECT_EQ(hermes->kind, kHermes);
-  const auto xml = FindToolCallForm("<a><function=f></function></a>", "<a>", "</a>");
+  const auto xml = FindToolCallFormat("<a><function=f></function></a>", "<a>", "</a>");
   ASSERT_TRUE(xml.has_value());
   EXPECT_EQ(xml->kind, kXml);
   EXPECT_EQ(xml->close, "</a>");
-  EXPECT_FALSE(FindToolCallForm("[f(a=1)]", "", "").has_value());
-  EXPECT_FALSE(FindToolCallForm("<x>f(a=1)</x>", "<x>", "</x>").has_value());
-  EXPECT_FALSE(FindToolCallForm("", "", "").has_value());
+  EXPECT_FALSE(FindToolCallFormat("[f(a=1)]", "", "").has_value());
+  EXPECT_FALSE(FindToolCallFormat("<x>f(a=1)</x>", "<x>", "</x>").has_value());
+  EXPECT_FALSE(FindToolCallFormat("", "", "").has_value());
 }
 
 TEST(ToolCalls, StringParametersComeFromTheSchema) {

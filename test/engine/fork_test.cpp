@@ -170,7 +170,7 @@ TEST(ForkTest, SeatsAreKeptForForksToCome) {
   for (const int seats : {3, 30}) {  // at most three exist
     Fixture f(40, 4, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 64});
     auto parent = Fixture::Make(1, Tokens(6));
-    parent->num_seats = seats;
+    parent->num_reserved_seqs = seats;
     ASSERT_TRUE(f.scheduler.Add(std::move(parent)).ok());
     for (const int id : {2, 3}) {
       ASSERT_TRUE(f.scheduler.Add(Fixture::Make(id, Tokens(6, 10 * id))).ok());

@@ -174,8 +174,8 @@ TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
   StepPlan plain =
       test::PlanOf({{.tokens = Prompt(6, machine.vocab()), .pages = {1, 2}, .samples = true}});
   StepPlan patched = plain;
-  patched.patches = {{.rows = {2, 6}, .source = 1}};
-  patched.entries[0].patches = {0, 1};
+  patched.overrides = {{.rows = {2, 6}, .source = 1}};
+  patched.entries[0].overrides = {0, 1};
   int64_t num_rows = 0;  // rows of the last run
   const auto run = [&](const Decoder& decoder, const StepPlan& plan, bool whole) {
     const int64_t before = ops.num_rows();

@@ -386,7 +386,7 @@ TEST(EngineMemoryTest, RandomWeightsAreAllocatedOnce) {
   const auto from_file = Engine::Plan(config, OpenModel(config.model_path).value());
   const size_t before = cpu::AllocatedBytes();
   const auto engine =
-      Engine::Create(config, InventModel(config.model_path + "/config.json").value()).value();
+      Engine::Create(config, MakeRandomModel(config.model_path + "/config.json").value()).value();
   const MemoryPlan& plan = engine->memory_plan();
   EXPECT_EQ(plan.weight_bytes, from_file->weight_bytes);
   EXPECT_EQ(plan.total_bytes(), from_file->total_bytes());

@@ -24,17 +24,17 @@ Ids Joined(const std::vector<Ids>& parts) {
   return ids;
 }
 
-PromptPatches Patches(const Ids& ids, const std::vector<VisionInput>& pictures) {
+PromptPictures Patches(const Ids& ids, const std::vector<VisionInput>& pictures) {
   const auto frames = PlaceFrames(ids, pictures, kVisionTokens);
   EXPECT_TRUE(frames.ok()) << frames.status().message();
   std::vector<int64_t> sources;
   for (size_t i = 0; i < pictures.size(); ++i) sources.push_back(10 * (1 + i));
-  return PatchesOf(ids, frames.value(), pictures, sources);
+  return PromptPicturesOf(ids, frames.value(), pictures, sources);
 }
 
 TEST(PicturePromptTest, PositionsAreThoseOfTransformers) {
   for (const test::PicturePrompt& prompt : test::PicturePrompts()) {
-    const PromptPatches patches = Patches(prompt.ids, prompt.pictures);
+    const PromptPictures patches = Patches(prompt.ids, prompt.pictures);
     const int length = static_cast<int>(prompt.ids.size());
     for (int axis = 0; axis < 3; ++axis) {
       Ids whole, pieces;
@@ -56,7 +56,7 @@ TEST(PicturePromptTest, PositionsAreThoseOfTransformers) {
 
 TEST(PicturePromptTest, PatchesNameTheRowsOfTheirSources) {
   const test::PicturePrompt prompt = test::FindPrompt("both");  // an image, a video of 3 frames
-  const PromptPatches patches = Patches(prompt.ids, prompt.pictures);
+  const PromptPictures patches = Patches(prompt.ids, prompt.pictures);
   ASSERT_EQ(patches.spans.size(), 4u);
   EXPECT_EQ(patches.sources, (std::vector<int64_t>{10, 20}));
   EXPECT_EQ(patches.spans[0].source, 10);
@@ -64,8 +64,8 @@ TEST(PicturePromptTest, PatchesNameTheRowsOfTheirSources) {
     EXPECT_EQ(patches.spans[1 + frame].source, 20);
     EXPECT_EQ(patches.spans[1 + frame].first_row, 4 * frame);
   }
-  std::vector<StepPlan::Patch> cut;
-  AppendPatches(patches.spans, 2, patches.spans[1].begin + 1, &cut);
+  std::vector<StepPlan::EmbeddingOverride> cut;
+  AppendOverrides(patches.spans, 2, patches.spans[1].begin + 1, &cut);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[0].first_row, 1) << "the image begins with token 1";
   EXPECT_EQ(cut[0].rows.begin, 0);

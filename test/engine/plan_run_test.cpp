@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kuiper/engine/model_runner.h"
-#include "kuiper/engine/patch_span.h"
+#include "kuiper/engine/override_span.h"
 #include "kuiper/engine/scheduler.h"
 #include "test/engine/engine_test_util.h"
 #include "test/engine/plan_machine.h"
@@ -33,13 +33,13 @@ using test::RunPlan;
 
 // Tokens [begin, size) of `text`, on pages 1, 2, ... Each row is sampled as by a scheduler: at the
 // next index, with the counts of the tokens before it.
-StepPlan Verify(const Ids& text, int num_prompt, int begin, int num_told_pages) {
+StepPlan Verify(const Ids& text, int num_prompt, int begin, int num_sent_pages) {
   StepPlan plan;
   StepPlan::Entry& entry = plan.Open(7, begin);
   entry.decodes = begin >= num_prompt;
-  entry.num_kept_pages = num_told_pages;
+  entry.num_kept_pages = num_sent_pages;
   const int end = static_cast<int>(text.size());
-  for (int page = num_told_pages; page * kPageSize < end; ++page) plan.pages.push_back(page + 1);
+  for (int page = num_sent_pages; page * kPageSize < end; ++page) plan.pages.push_back(page + 1);
   for (int pos = begin; pos < end; ++pos) {
     plan.tokens.push_back(TokenRef::Known(text[pos]));
     plan.positions.push_back(pos);
@@ -171,7 +171,7 @@ class SourceOfRows {
   static float Added(int row, int i) { return 0.01f * static_cast<float>((row + 1) * (i % 7 - 3)); }
 
   static constexpr int64_t kSource = 77;
-  static constexpr PatchSpan kSpan{.begin = 4, .rows = 2, .columns = 3, .source = kSource};
+  static constexpr OverrideSpan kSpan{.begin = 4, .rows = 2, .columns = 3, .source = kSource};
 
  private:
   std::vector<float> Embed(const Machine& machine, const Ids& ids) const {
@@ -204,11 +204,11 @@ StepPlan PatchedPlan(const Ids& text, int begin, int end) {
                                  .num_kept_pages = PagesOf(begin)}});
   for (int page = PagesOf(begin); page < PagesOf(end); ++page) plan.pages.push_back(page + 1);
   plan.logits_rows = {end - begin - 1};
-  AppendPatches({&SourceOfRows::kSpan, 1}, begin, end, &plan.patches);
+  AppendOverrides({&SourceOfRows::kSpan, 1}, begin, end, &plan.overrides);
   StepPlan::Entry& entry = plan.entries[0];
   entry.pages.end = static_cast<int32_t>(plan.pages.size());
   entry.logits_rows.end = 1;
-  entry.patches.end = static_cast<int32_t>(plan.patches.size());
+  entry.overrides.end = static_cast<int32_t>(plan.overrides.size());
   return plan;
 }
 
@@ -234,10 +234,10 @@ TEST_P(PlanRunTest, PatchedRowsAreThoseOfTheirSource) {
   }
 
   StepPlan bad = PatchedPlan(pads, 0, end);
-  bad.patches[0].source = 78;
+  bad.overrides[0].source = 78;
   EXPECT_EQ(runner->Check(bad).message(), "step plan: source 78 of a patch has no 6 rows");
   bad = PatchedPlan(pads, 0, end);
-  bad.patches[0].first_row = 1;
+  bad.overrides[0].first_row = 1;
   EXPECT_EQ(runner->Check(bad).message(), "step plan: source 77 of a patch has no 7 rows");
   EXPECT_EQ(machine.MakeRunner()->Check(PatchedPlan(pads, 0, end)).code(),
             StatusCode::kInvalidArgument);
@@ -262,8 +262,8 @@ TEST_P(PlanRunTest, WhatASourceAddsComesBehindItsLayer) {
     return hidden;
   };
   StepPlan plain = PatchedPlan(text, 0, end);
-  plain.patches.clear();
-  plain.entries[0].patches = {};
+  plain.overrides.clear();
+  plain.entries[0].overrides = {};
   auto expected = hidden_rows(plain);
   for (int row = 0; row < 6; ++row) {
     std::vector<float>& values = expected[4 + row];

@@ -17,7 +17,7 @@ namespace {
 
 struct Case {
   Device device;
-  bool sees;
+  bool has_vision;
   int num_scenarios, num_requests, num_samples, max_context;
 };
 
@@ -36,8 +36,8 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
 
   EngineConfig AloneConfig() const {
     EngineConfig config;
-    config.model_path =
-        GetParam().sees ? test::TinyVision() : test::Source("test/data/goldens/qwen2-gqa7-d8-f16");
+    config.model_path = GetParam().has_vision ? test::TinyVision()
+                                              : test::Source("test/data/goldens/qwen2-gqa7-d8-f16");
     config.device = GetParam().device;
     config.need_tokenizer = false;
     config.ops.num_threads = 1;
@@ -60,7 +60,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.preemption = static_cast<Preemption>(UpTo(2));
     config.run_ahead = UpTo(1) == 0;
     config.use_graph = UpTo(1) == 0;
-    if (GetParam().sees) config.vision_cache_tokens = kMostRows + UpTo(kMostRows);
+    if (GetParam().has_vision) config.vision_cache_tokens = kMostRows + UpTo(kMostRows);
     return config;
   }
   // One of three pictures of one size.
@@ -75,11 +75,11 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
   Request RandomRequest(int i, int vocab) {
     Request request;
     const int most = GetParam().max_context;
-    request.prompt = Prompt(1 + UpTo(most * (GetParam().sees ? 1 : 2) / 5), vocab, 1 + i % 2);
-    if (GetParam().sees && i % 4 != 3) AppendPicture(&request);
+    request.prompt = Prompt(1 + UpTo(most * (GetParam().has_vision ? 1 : 2) / 5), vocab, 1 + i % 2);
+    if (GetParam().has_vision && i % 4 != 3) AppendPicture(&request);
     const auto own = Prompt(1 + UpTo(most / 5), vocab, 10 + i);
     request.prompt.insert(request.prompt.end(), own.begin(), own.end());
-    if (GetParam().sees && i % 3 == 0) AppendPicture(&request);
+    if (GetParam().has_vision && i % 3 == 0) AppendPicture(&request);
     request.max_new_tokens = 1 + UpTo(most / 5);
     request.ignore_eos = true;
     request.keep_logits = true;
@@ -152,7 +152,7 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
   ASSERT_NE(alone, nullptr);
   std::vector<std::vector<Completion>> expected;
   for (int i = 0; i < GetParam().num_requests; ++i) {
-    const int vocab = GetParam().sees ? test::kVisionTokens.image_pad : Vocab(*alone);
+    const int vocab = GetParam().has_vision ? test::kVisionTokens.image_pad : Vocab(*alone);
     requests_.push_back(RandomRequest(i, vocab));
     expected.push_back(RunAlone(*alone, requests_.back()));
   }
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RandomScheduleTest, ::testing::ValuesIn(Cases(
                          [](const auto& info) {
                            std::string name = DeviceName(info.param.device);
                            for (char& c : name) c = c == ':' ? '_' : c;
-                           return name + (info.param.sees ? "_sees" : "");
+                           return name + (info.param.has_vision ? "_sees" : "");
                          });
 
 }  // namespace

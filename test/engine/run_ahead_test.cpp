@@ -122,7 +122,7 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
   const auto schedule = [&] {
     Scheduler::Step step = scheduler.Schedule(!plans.empty());
     ASSERT_TRUE(step.out_of_pages.empty());
-    settle = step.must_settle;
+    settle = step.must_not_run_ahead;
     for (const auto& entry : step.plan.entries) {
       const Sequence& seq = *scheduler.Find(entry.sequence);
       ASSERT_LE(entry.end(), static_cast<int>(seq.pages.size()) * 4);

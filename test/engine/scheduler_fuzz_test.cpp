@@ -110,8 +110,8 @@ class World {
     std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
     std::vector<uint64_t> hashes;  // hash of each prefix of the tokens
     int num_dropped = 0;
-    int num_sampled = 0;  // tokens after the prompt, including those in `start`
-    bool rests = false;   // paused after each of its tokens
+    int num_sampled = 0;     // tokens after the prompt, including those in `start`
+    bool is_paused = false;  // paused after each of its tokens
   };
   struct InFlight {
     StepPlan plan;
@@ -142,7 +142,7 @@ class World {
     if (in_flight_.empty()) Launch();
     if (in_flight_.empty() && scheduler_.num_waiting() == 0 && !resting_.empty()) Tell();
     if (in_flight_.empty() || !error_.empty()) return;
-    if (s_.run_ahead && !must_settle_ && !EndIsForeseen()) {
+    if (s_.run_ahead && !must_not_run_ahead_ && !EndIsForeseen()) {
       ++ahead;
       Launch();
     }
@@ -161,7 +161,7 @@ class World {
       live.start[i] = is_own ? UpTo(kAlphabet - 1) : (i + beginning) % kAlphabet;
     }
     live.max_new = 1 + UpTo(s_.longest_answer);
-    live.rests = UpTo(4) == 0 && s_.limits.on_full != OnFull::kSlide;
+    live.is_paused = UpTo(4) == 0 && s_.limits.on_full != OnFull::kSlide;
     auto seq = MakeSequence(live);
     seq->priority = UpTo(4) == 0 ? UpTo(4) - 2 : 0;
     const bool fits = live.num_prompt < s_.limits.max_context;
@@ -174,7 +174,7 @@ class World {
     const Sequence& seq = *scheduler_.Find(parent);
     Live live;
     live.num_prompt = live_.at(parent).num_prompt;
-    live.rests = live_.at(parent).rests;
+    live.is_paused = live_.at(parent).is_paused;
     live.start = live_.at(parent).start;
     live.start.resize(live.num_prompt);
     if (UpTo(1) == 0 && s_.limits.on_full != OnFull::kSlide) {  // beams do not slide
@@ -237,7 +237,7 @@ class World {
 
   void Launch() {
     Scheduler::Step step = scheduler_.Schedule(!in_flight_.empty());
-    must_settle_ = step.must_settle;
+    must_not_run_ahead_ = step.must_not_run_ahead;
     CheckPlanOf(step.plan);
     for (const Sequence* seq : step.out_of_pages) {
       Expect(seq->num_tokens() == s_.pages * s_.page_size + 1,
@@ -265,7 +265,7 @@ class World {
       Expect(next.plan.samples[entry.samples.begin].index == live.num_sampled++,
              "random numbers are drawn twice, or left out");
       Expect(!resting_.contains(entry.sequence), "a paused sequence has a part in a step");
-      if (live.rests) {
+      if (live.is_paused) {
         next.undecided[entry.sequence] = token;
         next.sampled.push_back(Scheduler::Undecided());
       } else {
@@ -286,7 +286,7 @@ class World {
     std::vector<StepPlan::PageCopy> all_copies = std::move(plan->copies);
     *plan = plan->Only([this](const auto& entry) { return live_.contains(entry.sequence); });
     plan->copies = std::move(all_copies);
-    must_settle_ = true;
+    must_not_run_ahead_ = true;
   }
 
   // Checks that the plan matches the scheduler: tokens and, by its changes, the whole page table.
@@ -380,7 +380,7 @@ class World {
     for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
       const Sequence* seq = scheduler_.Find(entry.sequence);
       if (seq == nullptr || entry.samples.empty()) continue;
-      if (live_.at(seq->id).rests || IsAtLimit(*seq)) return true;
+      if (live_.at(seq->id).is_paused || IsAtLimit(*seq)) return true;
     }
     return false;
   }
@@ -396,7 +396,7 @@ class World {
     for (const StepPlan::Entry& entry : step.plan.entries) {
       if (scheduler_.Find(entry.sequence) == nullptr || entry.samples.empty()) continue;
       const Sequence& seq = *scheduler_.Find(entry.sequence);
-      if (live_.at(seq.id).rests) {
+      if (live_.at(seq.id).is_paused) {
         resting_.insert(*step.undecided.find(seq.id));
         continue;
       }
@@ -492,7 +492,7 @@ class World {
   std::map<int64_t, int32_t> resting_;              // the next token of each paused sequence
   std::map<int64_t, std::vector<int32_t>> tables_;  // according to the plans
   std::deque<InFlight> in_flight_;
-  bool must_settle_ = false;
+  bool must_not_run_ahead_ = false;
   int num_idle_ = 0;
   int64_t next_id_ = 1;
   std::string error_;

@@ -21,7 +21,7 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int64_t source, i
   seq->max_new_tokens = 20;
   seq->keys.assign(seq->tokens.begin(), seq->tokens.begin() + begin);
   for (int i = 0; i < kRows; ++i) seq->keys.push_back(1000 * source + i);
-  seq->patches = {{.begin = begin, .position = begin, .rows = 2, .columns = 3, .source = source}};
+  seq->overrides = {{.begin = begin, .position = begin, .rows = 2, .columns = 3, .source = source}};
   return seq;
 }
 
@@ -42,12 +42,13 @@ struct Fixture {
     EXPECT_TRUE(CheckPlan(step.plan).ok()) << CheckPlan(step.plan).message();
     std::vector<int64_t> ids;
     for (const StepPlan::Entry& entry : step.plan.entries) ids.push_back(entry.sequence);
-    for (const StepPlan::Patch& patch : step.plan.patches) {
+    for (const StepPlan::EmbeddingOverride& patch : step.plan.overrides) {
       EXPECT_TRUE(sources.is_held(patch.source)) << patch.source;
     }
     scheduler.Launched(step.plan);
     num_patched_rows = 0;
-    for (const StepPlan::Patch& patch : step.plan.patches) num_patched_rows += patch.rows.size();
+    for (const StepPlan::EmbeddingOverride& patch : step.plan.overrides)
+      num_patched_rows += patch.rows.size();
     scheduler.Commit(step.plan, test::Outcomes(step.plan, [](const auto&) { return 7; }));
     return ids;
   }
@@ -55,7 +56,7 @@ struct Fixture {
 
   BlockPool pool;
   std::unique_ptr<KvReuse> reuse;
-  SourceCache sources;
+  EncoderCache sources;
   Scheduler scheduler;
   int num_patched_rows = 0;  // in the last step
 };
@@ -122,7 +123,7 @@ TEST(SourcesTest, APictureThatIsOnCachedPagesNeedsNoSource) {
   f.Add(MakeSequence(2, 13, 1, 2));
   Scheduler::Step step = f.scheduler.Schedule();
   EXPECT_EQ(f.scheduler.Find(2)->num_cached, 12);
-  EXPECT_TRUE(step.plan.patches.empty());
+  EXPECT_TRUE(step.plan.overrides.empty());
   EXPECT_EQ(f.num_held(), 0);
   // Another picture of the same size shares no page with the first; a picture that is only partly
   // cached is needed.

@@ -44,7 +44,7 @@ StepPlan FullPlan() {
     }
     plan.logits_rows.push_back(1);
     plan.hidden_rows.push_back(2);
-    plan.patches.push_back({{1, 3}, 12345678901, 5});
+    plan.overrides.push_back({{1, 3}, 12345678901, 5});
     plan.Close();
   }
   for (int i = 0; i < plan.num_axes * plan.num_tokens(); ++i) plan.positions.push_back(i);
@@ -91,8 +91,8 @@ TEST(StepPlanTest, BytesHoldAllOfIt) {
   EXPECT_EQ(parsed->samples[3].params.seed, 77u);
   EXPECT_EQ(parsed->biases[2].bias, -0.5f);
   EXPECT_EQ(parsed->allowed, plan.allowed);
-  EXPECT_EQ(parsed->patches[2].source, 12345678901);
-  EXPECT_EQ(parsed->patches[2].first_row, 5);
+  EXPECT_EQ(parsed->overrides[2].source, 12345678901);
+  EXPECT_EQ(parsed->overrides[2].first_row, 5);
   EXPECT_TRUE(ParseStepPlan(Bytes(Serialize({}))).ok()) << "a plan of nothing";
 }
 
@@ -156,12 +156,12 @@ TEST(StepPlanTest, WhatDoesNotAgreeWithItselfIsRefused) {
       },
       [](StepPlan* p) { p->hidden_layers = {}; },
       [](StepPlan* p) {
-        p->patches[0].rows = {2, 4};
+        p->overrides[0].rows = {2, 4};
       },
       [](StepPlan* p) {
-        p->patches[0].rows = {2, 2};
+        p->overrides[0].rows = {2, 2};
       },
-      [](StepPlan* p) { p->patches[0].first_row = -1; },
+      [](StepPlan* p) { p->overrides[0].first_row = -1; },
   };
   for (size_t i = 0; i < mistakes.size(); ++i) {
     StepPlan plan = FullPlan();
@@ -231,7 +231,7 @@ TEST(StepPlanTest, PartOfAPlanHasWhatItsEntriesHadAndNoCopies) {
   EXPECT_EQ(part.penalties[4].token, 8);
   EXPECT_EQ(part.biases[5].token, 9);
   EXPECT_EQ(part.allowed[7], plan.allowed[11]);
-  EXPECT_EQ(part.patches.size(), 2u);
+  EXPECT_EQ(part.overrides.size(), 2u);
   EXPECT_EQ(Serialize(plan.Only([](const auto&) { return false; }).Only([](const auto&) {
               return true;
             })).size(),

@@ -31,10 +31,10 @@ void Play(const ImageFile& file, ImageFormat format) {
   };
   if (format == ImageFormat::kGif) {
     (void)GifFacts(file).ok();
-    (void)PlayGif(file, sink).ok();
+    (void)ForEachGifFrame(file, sink).ok();
   } else if (format == ImageFormat::kWebp) {
     (void)WebpFacts(file).ok();
-    (void)PlayWebp(file, sink).ok();
+    (void)ForEachWebpFrame(file, sink).ok();
   }
 }
 

@@ -8,14 +8,14 @@
 #include "kuiper/base/check.h"
 #include "test/chat/tool_call_pieces.h"
 
-using kuiper::ToolCallForm;
+using kuiper::ToolCallFormat;
 using kuiper::ToolCallParser;
 using kuiper::test::ParseCalls;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2 || size > 4096) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const auto kind = data[0] % 2 == 0 ? ToolCallForm::Kind::kHermes : ToolCallForm::Kind::kXml;
+  const auto kind = data[0] % 2 == 0 ? ToolCallFormat::Kind::kHermes : ToolCallFormat::Kind::kXml;
   const size_t cut = text.empty() ? 0 : data[1] % text.size();
   std::vector<std::string_view> bytes;
   for (size_t i = 0; i < text.size(); ++i) bytes.push_back(text.substr(i, 1));

@@ -120,14 +120,14 @@ TEST(BlockPoolTest, TellsWhoWatches) {
   std::vector<int32_t> pages;
   std::vector<KvEvent> events;
   ASSERT_TRUE(pool.Allocate(1, &pages));
-  pool.TellHeld(kAllocate, kFirst, 0, pages[0]);  // no observer
+  pool.NotifyHeld(kAllocate, kFirst, 0, pages[0]);  // no observer
   pool.set_observer([&](const KvEvent& event) { events.push_back(event); });
   pool.AddRef(pages[0]);
-  pool.TellHeld(kShare, kSecond, 0, pages[0]);
+  pool.NotifyHeld(kShare, kSecond, 0, pages[0]);
   pool.Release(pages[0]);
-  pool.TellGivenUp(kFirst, 0, pages[0]);
+  pool.NotifyReleased(kFirst, 0, pages[0]);
   pool.Release(pages[0]);
-  pool.TellGivenUp(kSecond, 0, pages[0]);
+  pool.NotifyReleased(kSecond, 0, pages[0]);
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].num_holders, 2);
   EXPECT_EQ(events[1].kind, kRelease);

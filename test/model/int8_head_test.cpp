@@ -97,12 +97,12 @@ TEST(Int8Head, NeedsRowsOfWholeUnits) {
 }
 
 // The bench's tiny shapes with the quantization_config of a golden.
-StatusOr<OpenedModel> Invent(const TempDir& dir, const std::string& golden) {
+StatusOr<OpenedModel> MakeTinyRandomModel(const TempDir& dir, const std::string& golden) {
   Json json = Json::parse(ReadFile(Source("tools/bench_models/tiny.json")));
   json["quantization_config"] = Json::parse(
       ReadFile(Source("test/data/quantized/" + golden + "/config.json")))["quantization_config"];
   WriteFile(dir / "config.json", json.dump());
-  return InventModel(dir / "config.json");
+  return MakeRandomModel(dir / "config.json");
 }
 
 TEST(InventedWeights, AreQuantisedAsTheConfigurationSays) {
@@ -112,9 +112,9 @@ TEST(InventedWeights, AreQuantisedAsTheConfigurationSays) {
                                                 {"qwen3-ct-w4", Kind::kInt4},
                                                 {"qwen3-fp8", Kind::kE4M3}};
   for (const auto& [golden, kind] : cases) {
-    const auto plan = Invent(dir, golden)->PlanWeights({});
+    const auto plan = MakeTinyRandomModel(dir, golden)->PlanWeights({});
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    const Loaded loaded = Load(Invent(dir, golden), {});
+    const Loaded loaded = Load(MakeTinyRandomModel(dir, golden), {});
     EXPECT_EQ(static_cast<int64_t>(plan->bytes), loaded.model->weight_bytes()) << golden;
     for (const LayerWeights& layer : loaded.model->decoder().weights().layers) {
       for (const Linear& linear : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
@@ -139,7 +139,8 @@ TEST(InventedWeights, TakeTheMemoryOfTheirBits) {
   const std::pair<const char*, double> cases[] = {{"qwen3-0.6b-awq", 4.25},
                                                   {"qwen3-0.6b-w8", 8.25}};
   for (const auto& [name, bits] : cases) {
-    const auto opened = InventModel(Source(std::string("tools/bench_models/") + name + ".json"));
+    const auto opened =
+        MakeRandomModel(Source(std::string("tools/bench_models/") + name + ".json"));
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     const double table = 151936.0 * 1024 * 2;
     const double layers = static_cast<double>(opened->PlanWeights({})->bytes) - table;

@@ -86,7 +86,7 @@ inline std::vector<float> ValuesOf(const WeightMatrix& stored) {
       const unsigned code = CodeAt(m, row, column);
       const int zero =
           m.zeros.empty()
-              ? f.middle_code()
+              ? f.default_zero()
               : static_cast<const unsigned char*>(m.zeros.data)[row * m.zeros.shape[1] + group];
       values.push_back((f.kind == WeightFormat::Kind::kE4M3
                             ? E4M3(code)

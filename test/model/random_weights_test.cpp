@@ -57,7 +57,7 @@ std::vector<char> RowsOf(const std::vector<char>& panels, DType dtype, int64_t i
 std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   auto ops = MakeOps(device, {.num_threads = 2});
   KU_CHECK(ops.ok(), ops.status().message());
-  auto opened = InventModel(Source("tools/bench_models/tiny.json"));
+  auto opened = MakeRandomModel(Source("tools/bench_models/tiny.json"));
   KU_CHECK(opened.ok(), opened.status().message());
   LoadOptions options;
   options.weights.dtype = dtype;
@@ -102,9 +102,9 @@ TEST(RandomWeightsTest, AreTheSameOnEveryDevice) {
 
 TEST(RandomWeightsTest, NamesWhatIsNoConfiguration) {
   const TempDir dir;
-  EXPECT_EQ(InventModel(dir / "absent.json").status().code(), StatusCode::kModel);
+  EXPECT_EQ(MakeRandomModel(dir / "absent.json").status().code(), StatusCode::kModel);
   WriteFile(dir / "config.json", "{");
-  EXPECT_EQ(InventModel(dir / "config.json").status().code(), StatusCode::kModel);
+  EXPECT_EQ(MakeRandomModel(dir / "config.json").status().code(), StatusCode::kModel);
 }
 
 }  // namespace

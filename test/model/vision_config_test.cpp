@@ -48,7 +48,7 @@ TEST(VisionConfig, HasTheSizesOfTheReleasedModels) {
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_EQ(config->family, ModelFamily::kQwen3VL);
     ASSERT_TRUE(config->vision.has_value());
-    const VisionTowerConfig& c = *config->vision;
+    const VisionEncoderConfig& c = *config->vision;
     EXPECT_EQ(c.hidden, row.hidden);
     EXPECT_EQ(c.depth, row.depth);
     EXPECT_EQ(c.head_dim(), row.head_dim);

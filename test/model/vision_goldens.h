@@ -41,8 +41,8 @@ inline std::vector<float> HashedValues(const std::string& name, int64_t count, d
 
 // Writes the checkpoint for a golden folder of the vision encoder, without the prefix `removed` in
 // the tensors' names.
-inline void WriteTowerCheckpoint(const std::string& golden_dir, const TempDir& dir,
-                                 const std::string& removed = "") {
+inline void WriteVisionCheckpoint(const std::string& golden_dir, const TempDir& dir,
+                                  const std::string& removed = "") {
   std::filesystem::copy_file(golden_dir + "/config.json", dir / "config.json");
   const auto json = nlohmann::json::parse(ReadFile(golden_dir + "/tensors.json"));
   nlohmann::json header;

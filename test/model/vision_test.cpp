@@ -66,7 +66,7 @@ struct Seeing {
   // Returns all rows of all mergers, [tokens, (1 + K) * out_hidden].
   std::vector<float> Encode(const std::vector<float>& values, const Grid& grid,
                             const VisionProbe& probe = {}) const {
-    const VisionTowerConfig& c = encoder().config();
+    const VisionEncoderConfig& c = encoder().config();
     const int64_t tokens = encoder().num_tokens(grid[0], grid[1], grid[2]);
     const int64_t width = int64_t{1 + c.num_deepstack()} * c.out_hidden;
     auto buffer = ops->device().Allocate(static_cast<size_t>(tokens * width) * sizeof(float));
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(, VisionTest,
 
 TEST_P(VisionTest, EveryStageIsThatOfTransformers) {
   const TempDir dir;
-  WriteTowerCheckpoint(golden(), dir);
+  WriteVisionCheckpoint(golden(), dir);
   for (const Determinism determinism : {Determinism::kOn, Determinism::kStrict}) {
     const Seeing s = LoadOn(dir.path(), device(), {}, {.determinism = determinism});
     ASSERT_TRUE(s.Reserve(24).ok());
@@ -176,7 +176,7 @@ TEST_P(VisionTest, EveryStageIsThatOfTransformers) {
 // With weights of 16 bits: rounding errors of the stages, whose values reach 16.
 TEST_P(VisionTest, RoundedWeightsStayNearTransformers) {
   const TempDir dir;
-  WriteTowerCheckpoint(golden(), dir);
+  WriteVisionCheckpoint(golden(), dir);
   for (const auto& [type, most] : {std::pair{DType::kF16, 0.06}, std::pair{DType::kBF16, 0.5}}) {
     const Seeing s = LoadOn(dir.path(), device(), type);
     ASSERT_TRUE(s.Reserve(24).ok());
@@ -185,9 +185,9 @@ TEST_P(VisionTest, RoundedWeightsStayNearTransformers) {
 }
 
 // A frame's bits do not depend on other frames, or on the numbers of passes and panels.
-TEST_P(VisionTest, FramesAreAlone) {
+TEST_P(VisionTest, FramesAreIndependent) {
   const TempDir dir;
-  WriteTowerCheckpoint(golden(), dir);
+  WriteVisionCheckpoint(golden(), dir);
   const std::optional<DType> type =
       device().type == DeviceType::kCPU ? std::nullopt : std::optional(DType::kBF16);
   const Seeing s = LoadOn(dir.path(), device(), type);
@@ -212,9 +212,9 @@ TEST_P(VisionTest, FramesAreAlone) {
 // there.
 TEST_P(VisionTest, StopsBetweenLayers) {
   const TempDir dir;
-  WriteTowerCheckpoint(golden(), dir);
+  WriteVisionCheckpoint(golden(), dir);
   const Seeing s = LoadOn(dir.path(), device());
-  const VisionTowerConfig& c = s.encoder().config();
+  const VisionEncoderConfig& c = s.encoder().config();
   const Grid video = {3, 4, 6};
   const std::vector<float> values = s.Picture("video", video);
   ASSERT_TRUE(s.Reserve(24).ok());
@@ -250,7 +250,7 @@ TEST_P(VisionTest, StopsBetweenLayers) {
 
 TEST_P(VisionTest, RefusesWhatDoesNotFit) {
   const TempDir dir;
-  WriteTowerCheckpoint(golden(), dir);
+  WriteVisionCheckpoint(golden(), dir);
   const Seeing s = LoadOn(dir.path(), device());
   ASSERT_TRUE(s.Reserve(24).ok());
   const auto refusal = [&](const Grid& grid) {
@@ -269,7 +269,7 @@ TEST_P(VisionTest, RefusesWhatDoesNotFit) {
 TEST(VisionWorkspaceTest, HasTheBytesOfThePlan) {
   const auto ops = MakeOps(Device{}, {.num_threads = 1});
   ASSERT_TRUE(ops.ok());
-  VisionTowerConfig c;
+  VisionEncoderConfig c;
   c.hidden = 1152;
   c.heads = 16;
   c.intermediate = 4304;
@@ -307,8 +307,8 @@ TEST(VisionModelTest, TextIsThatOfTransformers) {
 // Some exports leave "model." out.
 TEST(VisionModelTest, LoadsNamesWithoutModel) {
   const TempDir whole, bare;
-  WriteTowerCheckpoint(Golden("heads-of-64"), whole);
-  WriteTowerCheckpoint(Golden("heads-of-64"), bare, "model.");
+  WriteVisionCheckpoint(Golden("heads-of-64"), whole);
+  WriteVisionCheckpoint(Golden("heads-of-64"), bare, "model.");
   const Grid grid = {1, 6, 4};
   std::vector<std::vector<float>> rows;
   for (const TempDir* dir : {&whole, &bare}) {
@@ -352,7 +352,7 @@ TEST(VisionModelTest, StaysDenseBesideAQuantisedDecoder) {
   for (const Device& device : Devices()) {
     Seeing s;
     s.ops = std::move(MakeOps(device, {.num_threads = 2})).value();
-    auto opened = InventModel(dir / "config.json");
+    auto opened = MakeRandomModel(dir / "config.json");
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     const auto plan = opened->PlanWeights({});
     ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -375,7 +375,7 @@ TEST(VisionModelTest, SaysWhichTensorIsMissing) {
   auto json = nlohmann::json::parse(ReadFile(golden / "tensors.json"));
   json["tensors"].erase("model.visual.merger.norm.bias");
   WriteFile(golden / "tensors.json", json.dump());
-  WriteTowerCheckpoint(golden.path(), dir);
+  WriteVisionCheckpoint(golden.path(), dir);
   const auto ops = MakeOps(Device{}, {});
   ASSERT_TRUE(ops.ok());
   auto opened = OpenModel(dir.path());

@@ -49,8 +49,8 @@ TYPED_TEST(CodeDotsTest, GiveTheBitsOfRowsWidenedToBf16) {
   int num_sets = 0;
   for (const LinearKernelSet& set : LinearKernelSets()) {
     const LinearKernel& kernel = set[WeightFormat::Dense(DType::kBF16)];
-    const DotFn* code_dots = kernel.code_dots[CodeTypeIndex(DTypeOf<TypeParam>::value)];
-    if (code_dots[1] == nullptr) continue;  // the kernel multiplies words of BF16
+    const DotFn* float8_dots = kernel.float8_dots[Float8Index(DTypeOf<TypeParam>::value)];
+    if (float8_dots[1] == nullptr) continue;  // the kernel multiplies words of BF16
     ++num_sets;
     for (const int k : {1, 31, 32, 64, 80, 128, kMaxElements}) {
       TypeParam codes[kRows][kMaxElements];
@@ -73,7 +73,7 @@ TYPED_TEST(CodeDotsTest, GiveTheBitsOfRowsWidenedToBf16) {
         kernel.convert(values.data(), k, chunks);
       }
       for (int num_x = 1; num_x <= kernel.tile_rows; ++num_x) {
-        const std::vector<float> sums = Sums(kernel, code_dots[num_x], x, num_x, code_rows, k);
+        const std::vector<float> sums = Sums(kernel, float8_dots[num_x], x, num_x, code_rows, k);
         const std::vector<float> expected =
             Sums(kernel, kernel.dots[num_x], x, num_x, wide_rows, k);
         for (size_t i = 0; i < sums.size(); ++i) {

@@ -102,7 +102,7 @@ TEST_F(GemmChoiceTest, AChoiceThatIsNotUsableIsPassedOver) {
 }
 
 // If two programs time at the same time, both use the result that was stored first.
-TEST_F(GemmChoiceTest, WhoKeepsFirstDecidesForTheOther) {
+TEST_F(GemmChoiceTest, FirstStoredChoiceWins) {
   GemmChoices one = Open(), other = Open();
   EXPECT_EQ(one.Keep("key", 1), 1);
   EXPECT_EQ(other.Keep("key", 2), 1);

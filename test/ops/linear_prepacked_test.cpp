@@ -76,7 +76,7 @@ struct CodedLayer {
       }
       if (has_zeros) {
         w.zeros =
-            Allocate(DType::kU8, n, groups, static_cast<uint8_t>(2 * format.middle_code() - 1));
+            Allocate(DType::kU8, n, groups, static_cast<uint8_t>(2 * format.default_zero() - 1));
       }
       linear.out += n;
     }
@@ -187,7 +187,7 @@ TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
         if (c.has_bias) continue;
         for (DType x_type : {DType::kBF16, DType::kI8}) {
           WeightFormat format = codes.format;
-          format.factor_type = x_type;
+          format.operand_type = x_type;
           const CodedLayer rows(c.rows, c.in, format, codes.has_zeros);
           CodedLayer panels(c.rows, c.in, format, codes.has_zeros);
           Runner(3, set, 1, c.in).linear().Prepack(&panels.linear);
@@ -217,7 +217,7 @@ TEST(PrepackedLinear, LargestSumsOfCodesAreExact) {
     for (const auto kind : {kInt4, kInt8}) {
       for (const int group : {32, 128}) {
         WeightFormat format = Coded(kind, DType::kF32, group);
-        format.factor_type = DType::kI8;
+        format.operand_type = DType::kI8;
         CodedLayer layer({64}, kIn, format, false);
         WeightMatrix& w = layer.linear.parts[0].weight;
         std::fill_n(w.values.ptr<uint8_t>(), w.values.bytes(), uint8_t{0xff});
@@ -227,7 +227,7 @@ TEST(PrepackedLinear, LargestSumsOfCodesAreExact) {
         ASSERT_EQ(PrepackedParts(layer.linear), 1) << set;
         for (const float x : {127.0f, -127.0f}) {
           const std::vector<float> rows(size_t{kTokens} * kIn, x);
-          const float expected = x * kIn * static_cast<float>(format.middle_code() - 1);
+          const float expected = x * kIn * static_cast<float>(format.default_zero() - 1);
           for (const float y : run.Run(rows.data(), kTokens, layer.linear)) {
             ASSERT_EQ(y, expected) << set << " " << group;
           }

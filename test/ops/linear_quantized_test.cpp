@@ -101,13 +101,13 @@ struct Weights {
   float Scale(int row, int col) const {
     return scales[row / shape.group_rows * groups + col / shape.group_columns];
   }
-  Linear AsLinear(DType factor_type) {
+  Linear AsLinear(DType operand_type) {
     Linear w;
     w.in = k;
     w.out = n;
     w.num_parts = 1;
     WeightMatrix& m = w.parts[0].weight;
-    m.format = {shape.kind, factor_type, shape.scale_type, shape.group_columns, shape.group_rows};
+    m.format = {shape.kind, operand_type, shape.scale_type, shape.group_columns, shape.group_rows};
     m.values = Tensor::Dense(bytes.data() + offset, DType::kU8, {n, k * bits() / 8});
     m.scales = Tensor::Dense(scale_bytes.data(), shape.scale_type,
                              {(n + shape.group_rows - 1) / shape.group_rows, groups});
@@ -117,8 +117,8 @@ struct Weights {
   }
 };
 
-float Operand(DType factor_type, float x) {
-  return factor_type == DType::kBF16 ? ToFloat(ToBFloat16(x)) : x;
+float Operand(DType operand_type, float x) {
+  return operand_type == DType::kBF16 ? ToFloat(ToBFloat16(x)) : x;
 }
 
 float Fold(float (&lanes)[16]) {

@@ -21,10 +21,10 @@ inline double E4M3(int code) {
   return code >= 128 ? -magnitude : magnitude;
 }
 
-inline WeightFormat Quantized(WeightFormat::Kind kind, DType factor_type, int group_columns,
+inline WeightFormat Quantized(WeightFormat::Kind kind, DType operand_type, int group_columns,
                               DType scale_type = DType::kF16, int group_rows = 1) {
   return {.kind = kind,
-          .factor_type = factor_type,
+          .operand_type = operand_type,
           .scale_type = scale_type,
           .group_columns = group_columns,
           .group_rows = group_rows};

@@ -117,8 +117,8 @@ TEST(QuantizedConfigTest, LeavesAVisionTowerOut) {
       ASSERT_TRUE(json.ok()) << json.status().message();
       const auto config = ParseQuantization(*json->Find("quantization_config"));
       ASSERT_TRUE(config.ok()) << config.status().message();
-      const bool sees = json->Find("vision_config") != nullptr;
-      EXPECT_EQ(Excludes(*config, "model.visual.blocks.0.attn.qkv") != Exclusion::kNo, sees);
+      const bool has_vision = json->Find("vision_config") != nullptr;
+      EXPECT_EQ(Excludes(*config, "model.visual.blocks.0.attn.qkv") != Exclusion::kNo, has_vision);
       EXPECT_EQ(Excludes(*config, "model.language_model.layers.0.mlp.up_proj"), Exclusion::kNo);
     }
   }

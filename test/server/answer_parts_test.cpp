@@ -54,7 +54,7 @@ struct Answer {
 
 Answer RunAll(const PreparedRequest& prepared, AnswerWriter& writer,
               const std::vector<AnswerEvent>& events) {
-  AnswerParts parts(prepared, ToolCallForm(), "id");
+  AnswerParts parts(prepared, ToolCallFormat(), "id");
   Answer answer{writer.Begin(parts), {}};
   for (const AnswerEvent& event : events) answer.stream += writer.OnDelta(parts.Take(event), parts);
   EXPECT_TRUE(parts.is_done());

@@ -394,13 +394,13 @@ TEST_F(HttpServerTest, TheClientMakesManyCallsAtOnce) {
   }
   std::map<int64_t, Heard> heard;
   while ((*client)->num_calls() > 0) {
-    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) {
-      Heard& call = heard[news.call];
+    for (const HttpUpdate& update : (*client)->Poll(std::chrono::seconds(1))) {
+      Heard& call = heard[update.call];
       EXPECT_FALSE(call.has_ended);
-      call.status = news.status;
-      call.body += news.body;
-      call.has_ended = news.has_ended;
-      EXPECT_TRUE(news.error.ok()) << news.error.message();
+      call.status = update.status;
+      call.body += update.body;
+      call.has_ended = update.has_ended;
+      EXPECT_TRUE(update.error.ok()) << update.error.message();
     }
   }
   EXPECT_EQ(heard.size(), expected.size());
@@ -428,14 +428,14 @@ TEST_F(HttpServerTest, CallsMayBeGivenUpAndServersMayLeave) {
   ASSERT_TRUE((*client)->Begin({"GET", "/flood"}).ok());
   std::string body;
   while (body.size() < 20000) {
-    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) body += news.body;
+    for (const HttpUpdate& update : (*client)->Poll(std::chrono::seconds(1))) body += update.body;
   }
   server_->Stop();
   thread_.join();
   server_.reset();
   Status error;
   while ((*client)->num_calls() > 0) {
-    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) error = news.error;
+    for (const HttpUpdate& update : (*client)->Poll(std::chrono::seconds(1))) error = update.error;
   }
   EXPECT_FALSE(error.ok()) << "a stream that is cut is no answer";
   EXPECT_FALSE((*client)->Ask({"GET", "/echo"}, std::chrono::seconds(9)).ok());

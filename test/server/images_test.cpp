@@ -61,7 +61,7 @@ Json BodyOf(const Json& messages) {
 
 std::unique_ptr<Engine> SeeingEngine() {
   EngineConfig config = SeeingConfig();
-  config.image_max_tokens = PicturesOf(config.model_path)->processor().most_tokens();
+  config.image_max_tokens = PicturesOf(config.model_path)->processor().max_image_tokens();
   return Engine::Create(config).value();
 }
 

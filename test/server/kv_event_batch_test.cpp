@@ -33,8 +33,8 @@ TEST(KvEventBatch, IsWhatVllmsTypesEncodeTo) {
                                            {.kind = Kind::kRemoved, .hash = 5},
                                            {.kind = Kind::kRemoved, .hash = 9},
                                            {.kind = Kind::kCleared}};
-  EXPECT_EQ(Hex(KvEventBatch(events, 1700000000.1, KvEventForm::kMap)), kMapGolden);
-  EXPECT_EQ(Hex(KvEventBatch(events, 1700000000.1, KvEventForm::kArray)), kArrayGolden);
+  EXPECT_EQ(Hex(KvEventBatch(events, 1700000000.1, KvEventFormat::kMap)), kMapGolden);
+  EXPECT_EQ(Hex(KvEventBatch(events, 1700000000.1, KvEventFormat::kArray)), kArrayGolden);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ Json Answer(const Said& said, decltype(&MakeOpenAiWriter) make) {
   event.completion.emplace();
   event.completion->finish = FinishReason::kStop;
   event.completion->tokens = {0};
-  AnswerParts parts(prepared, ToolCallForm(), "id");
+  AnswerParts parts(prepared, ToolCallFormat(), "id");
   const auto writer = make(prepared, {.id = "id"}, tokenizer, ReasoningField::kBoth);
   writer->Begin(parts);
   writer->OnDelta(parts.Take(event), parts);

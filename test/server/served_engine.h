@@ -47,7 +47,7 @@ class ServedEngine {
       config.on_encoding = [this](int64_t request, double) { return IsWanted(request); };
     }
     pictures_ = PicturesOf(config.model_path);
-    if (pictures_.has_value()) config.image_max_tokens = pictures_->processor().most_tokens();
+    if (pictures_.has_value()) config.image_max_tokens = pictures_->processor().max_image_tokens();
     auto engine = Engine::Create(config);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(*engine);

@@ -78,14 +78,14 @@ TEST(ServerCare, NoAnswerWaitsForTheLogOfAnother) {
       EXPECT_NE(client->ReadTo("content"), "");
     }
     const std::shared_ptr<void> engine_stands_still = served.Hold();
-    EngineNews news;
+    EngineUpdate update;
     for (const int64_t exchange : {2, 3}) {  // exchange 1 is ServedEngine's own request
       AnswerEvent event;
       event.ticket = exchange;
       event.completion.emplace().finish = FinishReason::kLength;
-      news.events.push_back(std::move(event));
+      update.events.push_back(std::move(event));
     }
-    served.server().deliver()(std::move(news));
+    served.server().deliver()(std::move(update));
     for (RawClient* client : clients) {
       EXPECT_NE(client->ReadTo("data: [DONE]"), "");
       ++num_read;

@@ -46,7 +46,7 @@ endfunction()
 ptx_test(ops COMMAND ops_test --gtest_filter=*simt*-*DeathTest*)
 ptx_test(device COMMAND device_test --gtest_filter=*DeviceGoldenTest*simt*)
 ptx_test(guarantees COMMAND device_test --gtest_filter=*DeviceGuaranteesTest*simt*)
-ptx_test(vision COMMAND vision_test --gtest_filter=VisionTest.*simt*-*FramesAreAlone*)
+ptx_test(vision COMMAND vision_test --gtest_filter=VisionTest.*simt*-*FramesAreIndependent*)
 ptx_test(pictures COMMAND pictures_test --gtest_filter=*PicturesTest.*/simt)
 ptx_test(graph COMMAND engine_test --gtest_filter=*GraphTest*/simt)
 ptx_test(rates COMMAND kuiper_bench --invent ${PROJECT_SOURCE_DIR}/tools/bench_models/tiny.json --device simt

@@ -175,7 +175,7 @@ class RleReader {
   void Read() {
     constexpr size_t kCodesBetweenLooks = 4096;
     for (size_t i = 0; pos_ < out_.size() && at_ + 2 <= bytes_.size(); ++i) {
-      if (i % kCodesBetweenLooks == 0 && !watch_.GoOn()) return;
+      if (i % kCodesBetweenLooks == 0 && !watch_.MayContinue()) return;
       const size_t count = Next();
       const uint8_t value = Next();
       if (count > 0) {
@@ -243,7 +243,7 @@ Status ReadRle(const ImageFile& file, const BmpHeader& header, Picture* picture)
   RleReader(header, file, &indices).Read();
   const uint8_t* index = indices.data();
   for (int stored_y = 0; stored_y < picture->height; ++stored_y) {
-    if (!file.watch.GoOn(picture->width)) return NobodyWaits(file.name);
+    if (!file.watch.MayContinue(picture->width)) return DecodingStopped(file.name);
     uint8_t* rgb = picture->row(header.top_down ? stored_y : picture->height - 1 - stored_y);
     for (size_t x = 0; x < width; ++x, rgb += 3) std::copy_n(header.palette[*index++], 3, rgb);
   }
@@ -279,7 +279,7 @@ StatusOr<StoredPicture> DecodeBmp(const ImageFile& file) {
     const int stored_y = header.top_down ? y : picture.height - 1 - y;
     const size_t at = header.pixels_at + static_cast<size_t>(stored_y) * row_bytes;
     ReadRow(header, file.bytes.substr(at, row_bytes), picture.width, picture.row(y));
-    if (!file.watch.GoOn(picture.width)) return NobodyWaits(file.name);
+    if (!file.watch.MayContinue(picture.width)) return DecodingStopped(file.name);
   }
   return stored;
 }

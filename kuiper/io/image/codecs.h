@@ -46,13 +46,13 @@ StatusOr<AnimationFacts> WebpFacts(const ImageFile& file);
 // Takes frame `index` as it is shown; returns false if it wants no more frames.
 using FrameSink = std::function<StatusOr<bool>(int index, const Picture& frame)>;
 // Pass all frames to `sink` in order. Errors are kInput as above, or those of the sink.
-Status PlayGif(const ImageFile& file, const FrameSink& sink);
-Status PlayWebp(const ImageFile& file, const FrameSink& sink);
+Status ForEachGifFrame(const ImageFile& file, const FrameSink& sink);
+Status ForEachWebpFrame(const ImageFile& file, const FrameSink& sink);
 
 // Duration of frames of less than 20 ms or without a duration, as in browsers.
-constexpr double kUnsaidFrameSeconds = 0.1;
+constexpr double kDefaultFrameSeconds = 0.1;
 inline double FrameSeconds(int milliseconds) {
-  return milliseconds < 20 ? kUnsaidFrameSeconds : milliseconds / 1000.0;
+  return milliseconds < 20 ? kDefaultFrameSeconds : milliseconds / 1000.0;
 }
 
 }  // namespace kuiper

@@ -61,7 +61,7 @@ bool StartsWithWord(std::string_view text, std::string_view lower) {
 }
 
 // True if the part before the comma ends with ";base64", apart from blanks.
-bool SaysBase64(std::string_view head) {
+bool HasBase64Suffix(std::string_view head) {
   const size_t semicolon = head.rfind(';');
   if (semicolon == std::string_view::npos) return false;
   const std::string_view word = Trimmed(head.substr(semicolon + 1));
@@ -87,7 +87,7 @@ StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
   }
   const size_t comma = url.find(',');
   if (comma == std::string_view::npos) return wrong(": the data: URL has no comma before its data");
-  if (!SaysBase64(url.substr(0, comma))) return wrong(": the data: URL is not in base64");
+  if (!HasBase64Suffix(url.substr(0, comma))) return wrong(": the data: URL is not in base64");
   std::string_view data = url.substr(comma + 1);
   std::string decoded;
   if (data.find('%') != std::string_view::npos) data = decoded = PercentDecoded(data);

@@ -170,7 +170,7 @@ StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
                       NewBytes(width * static_cast<size_t>(head.height), file_.name, file_.watch));
   const auto read_rows = [&](int first, int step) {
     for (int y = first; y < head.height; y += step) {
-      if (!file_.watch.GoOn(head.width)) return false;
+      if (!file_.watch.MayContinue(head.width)) return false;
       if (DGifGetLine(gif_, indices.data() + static_cast<size_t>(y) * width, head.width) !=
           GIF_OK) {
         return false;
@@ -181,7 +181,7 @@ StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
   const bool complete =
       head.interlaced ? read_rows(0, 8) && read_rows(4, 8) && read_rows(2, 4) && read_rows(1, 2)
                       : read_rows(0, 1);
-  if (!file_.watch.GoOn()) return NobodyWaits(file_.name);
+  if (!file_.watch.MayContinue()) return DecodingStopped(file_.name);
   if (!complete) return Failed(gif_->Error);
   return indices;
 }
@@ -228,7 +228,7 @@ class Canvas {
 template <typename ColorOf>
 void Canvas::Fill(const FrameHead& head, const ColorOf& color_of) {
   size_t i = 0;
-  for (int y = 0; y < head.height && file_.watch.GoOn(); ++y) {
+  for (int y = 0; y < head.height && file_.watch.MayContinue(); ++y) {
     uint8_t* out = picture_.row(head.top + y) + static_cast<ptrdiff_t>(head.left) * 3;
     for (int x = 0; x < head.width; ++x, ++i, out += 3) {
       const std::optional<Rgb> color = color_of(i);
@@ -291,7 +291,7 @@ Status Canvas::Show(const FrameHead& head, std::span<const uint8_t> indices) {
     return head.palette.At(indices[i]);
   });
   first_ = false;
-  return file_.watch.GoOn() ? OkStatus() : NobodyWaits(file_.name);
+  return file_.watch.MayContinue() ? OkStatus() : DecodingStopped(file_.name);
 }
 
 // Reads the next frame and shows it. Returns false after the last one.
@@ -305,7 +305,7 @@ StatusOr<bool> ShowNext(GifReader* reader, Canvas* canvas) {
   return true;
 }
 
-Status HoldsNoPicture(const ImageFile& file) {
+Status NoImageError(const ImageFile& file) {
   return file.Undecodable("GIF", "it holds no picture");
 }
 
@@ -316,7 +316,7 @@ StatusOr<PictureSize> GifSize(const ImageFile& file) {
   GifReader reader(file);
   KU_RETURN_IF_ERROR(reader.Open());
   KU_ASSIGN_OR_RETURN(const std::optional<FrameHead> head, reader.Next());
-  if (!head.has_value()) return HoldsNoPicture(file);
+  if (!head.has_value()) return NoImageError(file);
   return PictureSize{.height = std::max(reader.height(), head->top + head->height),
                      .width = std::max(reader.width(), head->left + head->width)};
 }
@@ -334,7 +334,7 @@ StatusOr<AnimationFacts> GifFacts(const ImageFile& file) {
   }
 }
 
-Status PlayGif(const ImageFile& file, const FrameSink& sink) {
+Status ForEachGifFrame(const ImageFile& file, const FrameSink& sink) {
   GifReader reader(file);
   KU_RETURN_IF_ERROR(reader.Open());
   Canvas canvas(file, reader.background());
@@ -351,7 +351,7 @@ StatusOr<StoredPicture> DecodeGif(const ImageFile& file) {
   KU_RETURN_IF_ERROR(reader.Open());
   Canvas canvas(file, reader.background());
   KU_ASSIGN_OR_RETURN(const bool is_shown, ShowNext(&reader, &canvas));
-  if (!is_shown) return HoldsNoPicture(file);
+  if (!is_shown) return NoImageError(file);
   StoredPicture stored;
   stored.picture = canvas.TakePicture();
   return stored;

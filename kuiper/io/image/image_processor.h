@@ -31,7 +31,7 @@ class ImageProcessor {
 
   const ImageOptions& options() const { return options_; }
   // The largest number of tokens of an image, unless it is very narrow.
-  int64_t most_tokens() const {
+  int64_t max_image_tokens() const {
     return config_.image_pixels.max / (int64_t{config_.factor()} * config_.factor());
   }
 

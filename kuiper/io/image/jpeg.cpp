@@ -60,7 +60,7 @@ void OnMessage(j_common_ptr info, int level) {
 void OnProgress(j_common_ptr info) {
   JpegReader* reader = ReaderOf(info);
   const bool too_many = reader->info.input_scan_number > kMaxScans;
-  if (!too_many && reader->watch.GoOn()) return;
+  if (!too_many && reader->watch.MayContinue()) return;
   std::snprintf(reader->message, sizeof reader->message, "more than %d scans", kMaxScans);
   std::longjmp(reader->jump, 1);
 }
@@ -150,7 +150,7 @@ StatusOr<StoredPicture> DecodeJpeg(const ImageFile& file) {
   for (int y = 0; y < picture.height; ++y) {
     if (!reader.ReadRow(cmyk ? cmyk_row.data() : picture.row(y))) return undecodable();
     if (cmyk) CmykToRgb(cmyk_row.data(), picture.width, picture.row(y));
-    if (!file.watch.GoOn(picture.width)) return NobodyWaits(file.name);
+    if (!file.watch.MayContinue(picture.width)) return DecodingStopped(file.name);
   }
   return stored;
 }

@@ -91,7 +91,7 @@ StatusOr<Picture> Oriented(Picture picture, int orientation, const DecodingWatch
   if (transposed) std::swap(turned.width, turned.height);
   KU_ASSIGN_OR_RETURN(turned.rgb, NewBytes(picture.rgb.size(), kTurned, watch));
   for (int y = 0; y < turned.height; ++y) {
-    if (!watch.GoOn()) return NobodyWaits(kTurned);
+    if (!watch.MayContinue()) return DecodingStopped(kTurned);
     uint8_t* out = turned.row(y);
     for (int x = 0; x < turned.width; ++x, out += 3) {
       int from_x = transposed ? y : x;

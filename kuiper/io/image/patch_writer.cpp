@@ -54,7 +54,7 @@ StatusOr<PatchWriter> PatchWriter::Create(const VisionConfig& config, int num_fr
   const auto num_values =
       static_cast<size_t>(input->grid.num_patches()) * static_cast<size_t>(config.patch_values());
   try {
-    if (!MakeZeros(num_values, watch, &input->patches)) return NobodyWaits(input->source);
+    if (!MakeZeros(num_values, watch, &input->patches)) return DecodingStopped(input->source);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,
                   "no memory for the patches of " + input->source + ", which take " +
@@ -70,14 +70,14 @@ Status PatchWriter::Add(const Picture& frame) {
       frame.width == input_->grid.w * patch_size_ && frame.height == input_->grid.h * patch_size_,
       "a frame has another size than announced");
   for (int y = 0; y < frame.height; ++y) {
-    if (!watch_.GoOn()) return NobodyWaits(input_->source);
+    if (!watch_.MayContinue()) return DecodingStopped(input_->source);
     sha_.Update({frame.row(y), frame.row_bytes()});
   }
   const int group = frame_ / temporal_, place = frame_ % temporal_;
   ++frame_;
   const int end = frame_ == num_frames_ ? temporal_ : place + 1;
   for (int p = place; p < end; ++p) {
-    if (!Write(frame, group, p)) return NobodyWaits(input_->source);
+    if (!Write(frame, group, p)) return DecodingStopped(input_->source);
   }
   return OkStatus();
 }
@@ -91,7 +91,7 @@ bool PatchWriter::Write(const Picture& frame, int group, int place) {
   const size_t merge = static_cast<size_t>(merge_);
   const size_t blocks_per_row = static_cast<size_t>(grid.w / merge_);
   for (int y = 0; y < frame.height; ++y) {
-    if (!watch_.GoOn()) return false;
+    if (!watch_.MayContinue()) return false;
     const int patch_y = y / patch_size_;
     const size_t row = static_cast<size_t>(place) * side + static_cast<size_t>(y % patch_size_);
     const uint8_t* pixel = frame.row(y);

@@ -7,7 +7,7 @@
 
 namespace kuiper {
 
-Status NobodyWaits(const std::string& name) {
+Status DecodingStopped(const std::string& name) {
   return Status(StatusCode::kUnavailable,
                 "decoding of " + name + " was stopped: no caller waits for it");
 }
@@ -16,7 +16,7 @@ StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
                                         const DecodingWatch& watch) {
   try {
     std::vector<uint8_t> zeros;
-    if (!MakeZeros(bytes, watch, &zeros)) return NobodyWaits(what);
+    if (!MakeZeros(bytes, watch, &zeros)) return DecodingStopped(what);
     return zeros;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,

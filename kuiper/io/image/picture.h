@@ -33,13 +33,15 @@ struct PictureSize {
 struct DecodingWatch {
   // Called for each row of each step, with the number of pixels decoded since the last call.
   // Returns false if the caller no longer waits. Empty: decoding runs to its end.
-  std::function<bool(int64_t new_pixels)> go_on = {};
+  std::function<bool(int64_t new_pixels)> may_continue = {};
 
-  bool GoOn(int64_t new_pixels = 0) const { return !go_on || go_on(new_pixels); }
+  bool MayContinue(int64_t new_pixels = 0) const {
+    return !may_continue || may_continue(new_pixels);
+  }
 };
 
 // Returns kUnavailable: decoding stopped because the caller no longer waits for `name`.
-Status NobodyWaits(const std::string& name);
+Status DecodingStopped(const std::string& name);
 
 // Limits on what a file may demand. Defaults suit photographs of 100 megapixels; a server may use
 // smaller ones.
@@ -60,9 +62,9 @@ struct ImageFile {
 
   // kInput: "NAME is not a decodable image: FORMAT, REASON".
   Status Undecodable(std::string_view format, std::string_view reason) const;
-  // Returns NobodyWaits if that is the reason, otherwise Undecodable.
+  // Returns DecodingStopped if that is the reason, otherwise Undecodable.
   Status Stopped(std::string_view format, std::string_view reason) const {
-    return watch.GoOn() ? Undecodable(format, reason) : NobodyWaits(name);
+    return watch.MayContinue() ? Undecodable(format, reason) : DecodingStopped(name);
   }
   // Returns kInput if a side is not positive or there are more pixels than the limit.
   Status CheckSize(int64_t width, int64_t height) const;
@@ -85,7 +87,7 @@ bool MakeZeros(size_t count, const DecodingWatch& watch, std::vector<T>* values)
   values->clear();
   values->reserve(count);
   while (values->size() < count) {
-    if (!watch.GoOn()) return false;
+    if (!watch.MayContinue()) return false;
     values->resize(std::min(count, values->size() + kStep));
   }
   return true;

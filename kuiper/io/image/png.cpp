@@ -67,7 +67,7 @@ void Ignore(png_structp, png_const_charp) {}
 void Read(png_structp png, png_bytep out, size_t bytes) {
   auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
   if (bytes > reader->rest.size()) png_error(png, "the file ends before the picture does");
-  if (!reader->watch.GoOn()) png_error(png, "nobody waits for it");
+  if (!reader->watch.MayContinue()) png_error(png, "nobody waits for it");
   std::memcpy(out, reader->rest.data(), bytes);
   reader->rest.remove_prefix(bytes);
 }
@@ -142,7 +142,7 @@ bool WhitenTransparentColor(const PngReader& reader, Picture* picture) {
     std::memset(rgb, is_bit && color->gray != 0 ? 255 : color->gray, 3);
   }
   for (int y = 0; y < picture->height; ++y) {
-    if (!reader.watch.GoOn()) return false;
+    if (!reader.watch.MayContinue()) return false;
     uint8_t* const row = picture->row(y);
     for (uint8_t* pixel = row; pixel < row + picture->row_bytes(); pixel += 3) {
       if (std::memcmp(pixel, rgb, 3) == 0) std::memset(pixel, 255, 3);
@@ -233,13 +233,13 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
       if (!reader.ReadRow(row)) return undecodable();
       const bool is_last = pass == reader.num_passes;
       if (has_alpha && is_last) LayOnWhite(row, width, picture.row(y));
-      if (!file.watch.GoOn(is_last ? picture.width : 0)) return NobodyWaits(file.name);
+      if (!file.watch.MayContinue(is_last ? picture.width : 0)) return DecodingStopped(file.name);
     }
   }
-  for (int y = 0; gray16 && y < picture.height && file.watch.GoOn(); ++y) {
+  for (int y = 0; gray16 && y < picture.height && file.watch.MayContinue(); ++y) {
     Gray16ToRgb(picture.row(y), static_cast<size_t>(picture.width));
   }
-  if (!WhitenTransparentColor(reader, &picture)) return NobodyWaits(file.name);
+  if (!WhitenTransparentColor(reader, &picture)) return DecodingStopped(file.name);
   // Ignore errors after the pixels, as Pillow does; only later metadata is lost.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);

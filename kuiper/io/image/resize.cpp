@@ -115,7 +115,7 @@ uint8_t ToPixel(int32_t sum) {
 bool ResizeRows(const Picture& in, const DecodingWatch& watch, Picture* out) {
   const Filter filter = MakeFilter(in.width, out->width);
   for (int y = 0; y < out->height; ++y) {
-    if (!watch.GoOn()) return false;
+    if (!watch.MayContinue()) return false;
     uint8_t* to = out->row(y);
     for (const Filter::Tap& tap : filter.taps) {
       const uint8_t* from = in.row(y) + static_cast<ptrdiff_t>(tap.first) * 3;
@@ -140,7 +140,7 @@ bool ResizeColumns(const Picture& in, const DecodingWatch& watch, Picture* out) 
   const Filter filter = MakeFilter(in.height, out->height);
   std::vector<int32_t> sums(out->row_bytes());
   for (int y = 0; y < out->height; ++y) {
-    if (!watch.GoOn()) return false;
+    if (!watch.MayContinue()) return false;
     const Filter::Tap& tap = filter.taps[static_cast<size_t>(y)];
     std::ranges::fill(sums, kHalf);
     int from_y = tap.first;
@@ -202,11 +202,11 @@ StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder or
       order == ScalingOrder::kPillow13 && fewer_rows > 0 && fewer_rows > 2 * fewer_columns;
   if (width == picture.width || (columns_first && height != picture.height)) {
     KU_ASSIGN_OR_RETURN(Picture low, EmptyPicture(picture.width, height, watch));
-    if (!ResizeColumns(picture, watch, &low)) return NobodyWaits(kScaled);
+    if (!ResizeColumns(picture, watch, &low)) return DecodingStopped(kScaled);
     return Resize(low, to, order, watch);
   }
   KU_ASSIGN_OR_RETURN(Picture wide, EmptyPicture(width, picture.height, watch));
-  if (!ResizeRows(picture, watch, &wide)) return NobodyWaits(kScaled);
+  if (!ResizeRows(picture, watch, &wide)) return DecodingStopped(kScaled);
   return Resize(wide, to, order, watch);
 }
 

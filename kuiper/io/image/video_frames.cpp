@@ -103,7 +103,8 @@ Status VideoFrames::ReadAnimation(std::span<const int> indices, const Sink& sink
     }
     return taken < indices.size();
   };
-  KU_RETURN_IF_ERROR(format_ == ImageFormat::kGif ? PlayGif(file, take) : PlayWebp(file, take));
+  KU_RETURN_IF_ERROR(format_ == ImageFormat::kGif ? ForEachGifFrame(file, take)
+                                                  : ForEachWebpFrame(file, take));
   if (taken == indices.size()) return OkStatus();
   return Status(StatusCode::kInput, path_ + " ends before its last frame", "copy the file again");
 }

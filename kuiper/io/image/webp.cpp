@@ -91,7 +91,8 @@ Status DecodePieces(const ImageFile& file, const WebPData& frame, WebPDecBuffer*
     status = WebPIUpdate(decoder.get(), frame.bytes, size);
     int rows_before = num_rows, width = 0;
     if (WebPIDecGetRGB(decoder.get(), &num_rows, &width, nullptr, nullptr) == nullptr) num_rows = 0;
-    if (!file.watch.GoOn(int64_t{num_rows - rows_before} * width)) return NobodyWaits(file.name);
+    if (!file.watch.MayContinue(int64_t{num_rows - rows_before} * width))
+      return DecodingStopped(file.name);
   }
   if (status == VP8_STATUS_OUT_OF_MEMORY) return NoMemory(file);
   if (status != VP8_STATUS_OK) return file.Undecodable("WebP", "frame 0 is damaged");
@@ -126,7 +127,7 @@ Status DecodeFirst(const ImageFile& file, const WebPIterator& frame, bool has_al
                .size = pixels.size() - begin};
   KU_RETURN_IF_ERROR(DecodePieces(file, frame.fragment, &to));
   for (int y = 0; !is_rgb && y < picture->height; ++y) {
-    if (!file.watch.GoOn()) return NobodyWaits(file.name);
+    if (!file.watch.MayContinue()) return DecodingStopped(file.name);
     ToRgb(rgba.data() + static_cast<size_t>(y) * stride, static_cast<size_t>(picture->width),
           has_alpha, picture->row(y));
   }
@@ -153,7 +154,7 @@ StatusOr<AnimationFacts> WebpFacts(const ImageFile& file) {
   return facts;
 }
 
-Status PlayWebp(const ImageFile& file, const FrameSink& sink) {
+Status ForEachWebpFrame(const ImageFile& file, const FrameSink& sink) {
   // The size is checked against the limits before the decoder allocates its canvases.
   const WebPData data = DataOf(file);
   KU_ASSIGN_OR_RETURN(const WebPBitstreamFeatures features, FeaturesOf(file));

@@ -30,7 +30,7 @@ constexpr float kMaxInt8 = 127.0f;
 // Like CodeScaleOf with a power of two as scale, so that values of few bits stay exact. The largest
 // magnitude becomes at most 32639 = 127 * 256 + 127, which fits two digits of 8 bits, and more than
 // half of that.
-KU_HOST_DEVICE CodeScale WideScaleOf(uint32_t max_bits) {
+KU_HOST_DEVICE CodeScale PowerOfTwoScaleOf(uint32_t max_bits) {
   const CodeScale scale = CodeScaleOf(max_bits, 1.0f);
   if (scale.inverse == 0.0f) return scale;
   // Adding kCarry carries into the exponent if 2^14 times the fraction is at least 32639.5.

@@ -71,7 +71,7 @@ void LoadQueries(const AttentionArgs& args, const AttentionCall& call, const Att
       float* const row = s.q + r * s.dim;
       if (as_integers) {
         auto* integers = reinterpret_cast<int16_t*>(row);
-        s.q_factors[r] = StoreCodes(scaled, head_dim, largest, integers);
+        s.q_factors[r] = StoreQuantized(scaled, head_dim, largest, integers);
         std::fill(integers + head_dim, integers + s.dim, int16_t{0});
       } else {
         call.dots.convert(scaled, head_dim, reinterpret_cast<uint8_t*>(row));
@@ -104,10 +104,10 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
                 const AttentionItem* after, const AttentionScratch& s) {
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
-  TileFetcher<typename View::Row> fetcher;
+  TilePrefetcher<typename View::Row> fetcher;
   const bool few_rows = item.num_rows() <= kFewRows;
-  const bool in_order = FetchesInOrder(view.page_size()) && few_rows;
-  RangeFetcher* const lines = in_order ? &fetcher.lines() : nullptr;
+  const bool in_order = PrefetchesInAddressOrder(view.page_size()) && few_rows;
+  RangePrefetcher* const lines = in_order ? &fetcher.lines() : nullptr;
   ChooseProducts(call, item, s, &loaded);
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed && !kIsInt8<typename View::Row>)
@@ -138,11 +138,11 @@ void FlashItem(const AttentionCall& call, const View& view, const AttentionItem&
   if (item.num_seqs == 1) return FlashTiles(call, view, item, begin, after, s);
   const int32_t* shared_lens = call.shared_lens + item.seq;
   const int shared = WholeTiles(*std::min_element(shared_lens + 1, shared_lens + item.num_seqs));
-  FlashTiles(call, view, item.OfShared(shared), begin, nullptr, s);
+  FlashTiles(call, view, item.ForSharedTokens(shared), begin, nullptr, s);
   for (int first = 0, end; first < item.num_seqs; first = end) {
     end = first + 1;
     while (end < item.num_seqs && WholeTiles(shared_lens[end]) > shared) ++end;
-    FlashItem(call, view, item.Sequences(first, end, call.kv_lens), shared,
+    FlashItem(call, view, item.ForSeqRange(first, end, call.kv_lens), shared,
               end < item.num_seqs ? nullptr : after, s.From(first * item.num_heads));
   }
 }
@@ -256,7 +256,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   // No cascade with ALiBi or a sliding window: shared tiles apply neither.
   const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
                        args.options.window == 0 && slopes.empty();
-  const PairKernel& pairs = *HWY_DYNAMIC_DISPATCH(ChoosePairKernel)(resources.fast_pairs);
+  const PairKernel& pairs = *HWY_DYNAMIC_DISPATCH(ChoosePairKernel)(resources.bf16_pair_kernel);
   const DType element = args.kv.format.element_type();
   const bool is_int8 = element == DType::kI8, is_paired = IsPaired(element);
   const WeightFormat keys = WeightFormat::Dense(is_paired || is_int8 ? DType::kBF16 : element);

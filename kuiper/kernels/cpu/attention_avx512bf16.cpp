@@ -83,13 +83,13 @@ struct CodePairModel : PairModel {
   static HWY_INLINE void LoadRows(const T* even, const T* odd, int, B* x) {
     const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
                   o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
-    WidenCodes<T>(_mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1), kHalvesOrder, x);
+    Float8ToBf16Pairs<T>(_mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1), kHalvesOrder, x);
   }
 };
 
 template <typename T, class Rows>
 constexpr void SetCodes(PairKernel& kernel, Rows rows) {
-  kernel.multiply_codes[CodeTypeIndex(DTypeOf<T>::value)] =
+  kernel.multiply_float8[Float8Index(DTypeOf<T>::value)] =
       MultiplyRowsOf<CodePairModel<T>, T>(rows);
 }
 

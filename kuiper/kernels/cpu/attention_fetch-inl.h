@@ -35,7 +35,7 @@ HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
 // True if an item of few query rows prefetches its next tile in address order: keys and values of
 // all its kv heads. Reading blocks of 8 KB and more is faster than twice the number of 4 KB blocks.
 // Pages of one or two tokens became slower with it.
-HWY_INLINE bool FetchesInOrder(int page_size) {
+HWY_INLINE bool PrefetchesInAddressOrder(int page_size) {
   constexpr int kMinTokens = 4;  // per page
   return page_size >= kMinTokens;
 }
@@ -48,7 +48,7 @@ inline int MaxItemKvHeads(const KvView& kv) {
   constexpr size_t kBlock = 32 << 10;
   int page_size = 0;
   VisitKv(kv, [&](const auto& view) { page_size = view.page_size(); });
-  if (!FetchesInOrder(page_size) || !kv.HasRuns()) return 1;
+  if (!PrefetchesInAddressOrder(page_size) || !kv.HasRuns()) return 1;
   const size_t in_page = 2 * kv.run_bytes();  // bytes of one kv head
   const size_t in_tile = 2 * kTile * kv.format.row_bytes(kv.head_dim());
   int heads = 1;
@@ -61,7 +61,7 @@ inline int MaxItemKvHeads(const KvView& kv) {
 
 // Prefetches the next tile while the current one is multiplied.
 template <class Row>
-class TileFetcher {
+class TilePrefetcher {
  public:
   // Finds the memory that is read after the item's tile at position `tile`. This is the item's next
   // tile or, after the last one, the first tile of `after`, unless that is null.
@@ -75,7 +75,7 @@ class TileFetcher {
     const KeyRange first = after->keys();
     Find(view, *after, first.begin, std::min(first.end, WholeTiles(first.begin) + kTile));
   }
-  RangeFetcher& lines() { return lines_; }
+  RangePrefetcher& lines() { return lines_; }
   // Prefetches the next part / of_all of the cache lines.
   void FetchPart(int part, int of_all) { lines_.Fetch((num_lines_ * part + of_all - 1) / of_all); }
 
@@ -111,7 +111,7 @@ class TileFetcher {
     const uint8_t* begin = static_cast<const uint8_t*>(data) - before;
     const int64_t lines = (before + bytes + 63) / 64;
     if (count_ > 0) {
-      RangeFetcher::Range& last = ranges_[count_ - 1];
+      RangePrefetcher::Range& last = ranges_[count_ - 1];
       if (last.begin <= begin && begin <= last.begin + last.lines * 64) {
         last.lines = std::max(last.lines, (begin - last.begin) / 64 + lines);
         return;
@@ -121,10 +121,10 @@ class TileFetcher {
   }
 
   static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
-  RangeFetcher::Range ranges_[kMaxRanges];
+  RangePrefetcher::Range ranges_[kMaxRanges];
   int count_ = 0;
   int64_t num_lines_ = 0;  // cache lines in all ranges
-  RangeFetcher lines_;
+  RangePrefetcher lines_;
 };
 
 }  // namespace HWY_NAMESPACE

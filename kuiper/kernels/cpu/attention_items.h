@@ -21,7 +21,7 @@ namespace kuiper::cpu {
 constexpr int kTile = 64;                 // key positions per tile
 constexpr int kMicroRows = 6;             // query rows of a register tile
 constexpr int kFewRows = 2 * kMicroRows;  // up to these query rows, values are read in place
-constexpr int kMaxAhead = 32;             // such an item prefetches at most this many KV rows
+constexpr int kMaxPrefetchedRows = 32;    // such an item prefetches at most this many KV rows
 constexpr int kMaxKvHeads = 4;            // and has at most this many kv heads
 constexpr int kManyRows = 24;             // above, keys are packed for outer products
 constexpr int kFlashRows = 192;           // maximum query rows of a work item
@@ -71,7 +71,7 @@ struct AttentionItem {
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
 
   // Returns the item with the query rows of kv head `kv_head + i` only.
-  AttentionItem OfKvHead(int i) const {
+  AttentionItem ForKvHead(int i) const {
     AttentionItem one = *this;
     one.kv_head += i;
     one.num_kv_heads = 1;
@@ -79,7 +79,7 @@ struct AttentionItem {
     return one;
   }
   // Returns the item with sequences [first, end) of this run only.
-  AttentionItem Sequences(int first, int end, const int32_t* kv_lens) const {
+  AttentionItem ForSeqRange(int first, int end, const int32_t* kv_lens) const {
     AttentionItem part = *this;
     part.seq += first;
     part.q_row += first;
@@ -89,7 +89,7 @@ struct AttentionItem {
     return part;
   }
   // Returns the item with all query rows of this run, restricted to its first `len` tokens.
-  AttentionItem OfShared(int len) const {
+  AttentionItem ForSharedTokens(int len) const {
     AttentionItem shared = *this;
     shared.kv_len = len;
     shared.causal = false;
@@ -289,7 +289,7 @@ struct AttentionScratch {
     return used;
   }
   uint32_t* pairs() const { return reinterpret_cast<uint32_t*>(values); }
-  float* wide_values() const { return values + kTile / 2 * dim; }
+  float* copied_values() const { return values + kTile / 2 * dim; }
   // Returns the scratch memory of the query rows from `first` on.
   AttentionScratch From(int first) const {
     AttentionScratch rows = *this;

@@ -45,7 +45,7 @@ template <class Row>
 struct StoredRows {
   const Row* rows;
   int ahead;
-  RangeFetcher* next;  // if not null, its lines are prefetched instead
+  RangePrefetcher* next;  // if not null, its lines are prefetched instead
   HWY_INLINE Row operator[](int k) const { return rows[k]; }
   HWY_INLINE void Fetch(int k, int64_t col) const {
     constexpr int kLine = 64 / static_cast<int>(sizeof(typename Row::Unit));
@@ -131,7 +131,7 @@ struct PairModel {
     hn::StoreInterleaved2(sums[0], sums[1], DF(), c);
   }
   static HWY_INLINE A LoadA(const float* row, int k, int step) {
-    return Pin(hn::Set(DF(), row[2 * k + 1 - step]));
+    return KeepInRegister(hn::Set(DF(), row[2 * k + 1 - step]));
   }
   template <typename T>
   static HWY_INLINE void LoadRows(const T* even, const T* odd, int step, B* x) {
@@ -140,14 +140,14 @@ struct PairModel {
     x[1] = LoadOdd(DF(), row);
   }
   static HWY_INLINE B LoadPacked(const uint32_t* p, int step) {
-    return LoadOfPairs(DF(), reinterpret_cast<const uint8_t*>(p), step);
+    return LoadOddOrEvenOfPairs(DF(), reinterpret_cast<const uint8_t*>(p), step);
   }
   static HWY_INLINE void StorePacked(const B (&x)[kSteps][2], int n, uint32_t* p) {
     const hn::RebindToUnsigned<DF> d;
     hn::StoreU(hn::Or(hn::BitCast(d, x[0][n]), hn::ShiftRight<16>(hn::BitCast(d, x[1][n]))), d, p);
   }
   static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) {
-    MultiplyInto(DF(), b, a, acc);
+    FusedMultiplyAdd(DF(), b, a, acc);
     return acc;
   }
   static void Narrow(float* x, int64_t begin, int64_t end) {
@@ -161,9 +161,9 @@ struct PairModel {
 constexpr PairKernel MakePlainPairKernel() {
   using Rows = std::make_integer_sequence<int, kMicroRows>;
   PairKernel kernel = MakePairKernel<PairModel>(Rows());
-  kernel.multiply_codes[CodeTypeIndex(DType::kF8E4M3)] =
+  kernel.multiply_float8[Float8Index(DType::kF8E4M3)] =
       MultiplyRowsOf<PairModel, Float8E4M3>(Rows());
-  kernel.multiply_codes[CodeTypeIndex(DType::kF8E5M2)] =
+  kernel.multiply_float8[Float8Index(DType::kF8E5M2)] =
       MultiplyRowsOf<PairModel, Float8E5M2>(Rows());
   return kernel;
 }

@@ -59,7 +59,7 @@ struct RowLoader {
   const uint8_t* const* rows;
   int64_t col;
   int ahead;
-  RangeFetcher* next;
+  RangePrefetcher* next;
   HWY_INLINE void operator()(int k, int n, int step, typename M::B* x) const {
     const int64_t at = col + n * M::kLanes;
     M::LoadRows(Row(2 * k) + at, Row(2 * k + 1) + at, step, x);

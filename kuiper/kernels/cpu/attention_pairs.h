@@ -24,11 +24,11 @@ struct PairProduct {
   int64_t cols;  // a multiple of kPairColumns
   float* c;
   int64_t c_stride;
-  const float* factors = nullptr;  // [rows], integers only: each sum is multiplied by this scale
-                                   // before it is added to c
-  int64_t b_stride = 0;            // multiply_packed: words
-  int ahead = 0;                   // multiply_rows: reading row i of b prefetches row i + ahead
-  RangeFetcher* next = nullptr;    // prefetched instead, at least one line per line that is read
+  const float* factors = nullptr;   // [rows], integers only: each sum is multiplied by this scale
+                                    // before it is added to c
+  int64_t b_stride = 0;             // multiply_packed: words
+  int ahead = 0;                    // multiply_rows: reading row i of b prefetches row i + ahead
+  RangePrefetcher* next = nullptr;  // prefetched instead, at least one line per line that is read
 };
 constexpr int kPairColumns = 32;
 
@@ -46,8 +46,8 @@ struct PairKernel {
   // a, is at most kMicroRows.
   using RowsFn = void (*)(int num_rows, const PairProduct& p, const uint8_t* const* rows);
   RowsFn multiply_rows = nullptr;
-  // [CodeTypeIndex]: multiply_rows for FP8 rows; null if converting them to BF16 first is faster.
-  RowsFn multiply_codes[kNumCodeTypes] = {};
+  // [Float8Index]: multiply_rows for FP8 rows; null if converting them to BF16 first is faster.
+  RowsFn multiply_float8[kNumFloat8Types] = {};
   // b[k] = the words at pairs + k * p.b_stride, which `pack` made of two rows.
   using PackedFn = void (*)(int num_rows, const PairProduct& p, const uint32_t* pairs);
   PackedFn multiply_packed = nullptr;

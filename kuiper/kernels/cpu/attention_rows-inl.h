@@ -145,7 +145,7 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
 }
 
 // Computes the scores with packed keys.
-inline void ScorePanels(const RowGroup& g) {
+inline void ScorePackedKeys(const RowGroup& g) {
   const LinearKernel& kernel = g.call.dots;
   const int head_dim = g.call.head_dim, words = static_cast<int>(kernel.Words(head_dim));
   const int width = kernel.outer_columns, end = g.keys[g.rows - 1].end;
@@ -164,7 +164,7 @@ inline void ScorePanels(const RowGroup& g) {
 }
 
 // Computes the scores with packed INT8 keys.
-inline void ScoreColumns(const RowGroup& g) {
+inline void ScorePackedInt8(const RowGroup& g) {
   static constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
   static_assert(std::size(kOnes) == kMicroRows);
   const int begin = g.keys[0].begin / kPairColumns * kPairColumns;
@@ -188,7 +188,7 @@ inline void ScoreColumns(const RowGroup& g) {
 // integers for INT8.
 template <class Row>
 HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
-  if (loaded.keys_packed) return kIsInt8<Row> ? ScoreColumns(g) : ScorePanels(g);
+  if (loaded.keys_packed) return kIsInt8<Row> ? ScorePackedInt8(g) : ScorePackedKeys(g);
   const AttentionScratch& s = g.s;
   const int begin = loaded.keys.begin / kPanelRows * kPanelRows;
   const int most = kIsInt8<Row> ? g.call.int8.dot_rows : g.call.dots.tile_rows;
@@ -229,13 +229,13 @@ HWY_INLINE void SoftmaxTile(const RowGroup& g, const AttentionItem& item, const 
 
 // Quantises the weights of a row for the tile's keys `all` to int16, in the first half of their
 // memory. Keys outside `seen` get weight 0. Returns the scale.
-HWY_INLINE float RoundWeights(float* weights, KeyRange seen, KeyRange all) {
+HWY_INLINE float QuantizeWeights(float* weights, KeyRange seen, KeyRange all) {
   auto* integers = reinterpret_cast<int16_t*>(weights);
   const int first = all.begin / 2 * 2, last = static_cast<int>(RoundUp(all.end, 2));
   const int begin = seen.empty() ? first : seen.begin / 16 * 16;
   const int end = seen.empty() ? first : static_cast<int>(RoundUp(seen.end, 16));
-  const float factor =
-      StoreCodes(weights + begin, end - begin, static_cast<float>(kMaxInteger), integers + begin);
+  const float factor = StoreQuantized(weights + begin, end - begin, static_cast<float>(kMaxInteger),
+                                      integers + begin);
   if (first < begin) std::fill(integers + first, integers + begin, int16_t{0});
   if (end < last) std::fill(integers + end, integers + last, int16_t{0});
   return factor;
@@ -243,11 +243,11 @@ HWY_INLINE float RoundWeights(float* weights, KeyRange seen, KeyRange all) {
 
 // acc += p V in integers.
 template <class Row>
-void AddCodes(const RowGroup& g, const Tile<Row>& loaded) {
+void AddValueIntegers(const RowGroup& g, const Tile<Row>& loaded) {
   const KeyRange all{g.keys[0].begin, g.keys[g.rows - 1].end};
   if (all.empty()) return;
   float factors[kMicroRows];
-  for (int r = 0; r < g.rows; ++r) factors[r] = RoundWeights(g.scores(r), g.keys[r], all);
+  for (int r = 0; r < g.rows; ++r) factors[r] = QuantizeWeights(g.scores(r), g.keys[r], all);
   PairProduct product{.a = g.p,
                       .a_stride = g.s.score_stride,
                       .begin = all.begin / 2,
@@ -270,8 +270,8 @@ template <class Row>
 HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
   for (int r = 0; r < g.rows; ++r) loaded.ScaleByValues(g.scores(r), g.keys[r]);
   if constexpr (kIsInt8<Row>) {
-    AddCodes(g, loaded);
-  } else if constexpr (kTakesPairs<Row>) {
+    AddValueIntegers(g, loaded);
+  } else if constexpr (kUsesBf16Pairs<Row>) {
     for (int r = 0; r < g.rows; ++r) {
       const KeyRange own = g.keys[r];
       if (!own.empty()) g.call.pairs.narrow(g.scores(r), own.begin / 16 * 16, RoundUp(own.end, 16));
@@ -304,15 +304,15 @@ void ChooseProducts(const AttentionCall& call, const AttentionItem& item, const 
   tile->dots = call.dots.dots;
   tile->multiply_pairs = call.pairs.multiply_rows;
   if constexpr (kIsInt8<Row>) {
-    tile->as_codes = s.dim == call.head_dim;
+    tile->reads_in_place = s.dim == call.head_dim;
     tile->dots = call.int8.dots;
-  } else if constexpr (kIsCodes<Row>) {
-    constexpr int kType = CodeTypeIndex(DTypeOf<typename Row::Unit>::value);
-    const DotFn* dots = call.dots.code_dots[kType];
-    const PairKernel::RowsFn multiply_pairs = call.pairs.multiply_codes[kType];
-    tile->as_codes = item.num_rows() <= kFewRows && s.dim == call.head_dim && dots[1] != nullptr &&
-                     multiply_pairs != nullptr;
-    if (!tile->as_codes) return;
+  } else if constexpr (kIsFloat8<Row>) {
+    constexpr int kType = Float8Index(DTypeOf<typename Row::Unit>::value);
+    const DotFn* dots = call.dots.float8_dots[kType];
+    const PairKernel::RowsFn multiply_pairs = call.pairs.multiply_float8[kType];
+    tile->reads_in_place = item.num_rows() <= kFewRows && s.dim == call.head_dim &&
+                           dots[1] != nullptr && multiply_pairs != nullptr;
+    if (!tile->reads_in_place) return;
     tile->dots = dots;
     tile->multiply_pairs = multiply_pairs;
   }

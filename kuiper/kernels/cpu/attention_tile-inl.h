@@ -41,11 +41,11 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRan
 
 // True for rows that are multiplied in BF16 pairs (attention_pairs.h).
 template <class Row>
-constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
+constexpr bool kUsesBf16Pairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 
 // True for FP8 rows, which are read in place or converted to BF16 in scratch.
 template <class Row>
-constexpr bool kIsCodes = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
+constexpr bool kIsFloat8 = kUsesBf16Pairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
 
 // True for rows that are multiplied in integers (attention_int8.h).
 template <class Row>
@@ -67,7 +67,7 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // Returns the kernel that multiplies and packs the values.
 template <class Row>
-HWY_INLINE const auto& ProductsOf(const AttentionCall& call) {
+HWY_INLINE const auto& ValueKernel(const AttentionCall& call) {
   if constexpr (kIsInt8<Row>) {
     return call.int8;
   } else {
@@ -78,7 +78,7 @@ HWY_INLINE const auto& ProductsOf(const AttentionCall& call) {
 // Calls f with the query rows of each kv head of the item and their scratch memory.
 template <class F>
 HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch& s, const F& f) {
-  for (int i = 0; i < item.num_kv_heads; ++i) f(item.OfKvHead(i), s.From(i * item.num_rows()));
+  for (int i = 0; i < item.num_kv_heads; ++i) f(item.ForKvHead(i), s.From(i * item.num_rows()));
 }
 
 // The KV rows of one tile, their scales, and whether the values were converted to scratch. Arrays
@@ -86,20 +86,20 @@ HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch&
 template <class Row>
 struct Tile {
   KeyRange keys;  // keys the item attends to, counted from the start of the tile
-  Row rows[kTile + kMaxAhead];
-  int ahead = 0;                 // reading a row prefetches the row this much later; 0 if none
-  RangeFetcher* next = nullptr;  // if not null, prefetched instead
-  int fetched = 0;               // end of the last panel of keys, plus kMaxAhead if ahead > 0
-  bool packed = false;           // values are packed in scratch
-  bool keys_packed = false;      // keys are packed in scratch
-  // Kernels for rows in place. Rows of 8-bit elements are not copied if as_codes is set.
-  bool as_codes = false;
+  Row rows[kTile + kMaxPrefetchedRows];
+  int ahead = 0;                    // reading a row prefetches the row this much later; 0 if none
+  RangePrefetcher* next = nullptr;  // if not null, prefetched instead
+  int fetched = 0;           // end of the last panel of keys, plus kMaxPrefetchedRows if ahead > 0
+  bool packed = false;       // values are packed in scratch
+  bool keys_packed = false;  // keys are packed in scratch
+  // Kernels for rows in place. Rows of 8-bit elements are not copied if reads_in_place is set.
+  bool reads_in_place = false;
   const DotFn* dots = nullptr;
   PairKernel::RowsFn multiply_pairs = nullptr;
   // Operands of the products. Keys: repeats of the first and last key complete groups of
   // kPanelRows. Values are set for pairs and integers only; zeros at both ends complete pairs.
-  const uint8_t* key_rows[kTile + kMaxAhead];
-  const uint8_t* value_rows[kTile + kMaxAhead];
+  const uint8_t* key_rows[kTile + kMaxPrefetchedRows];
+  const uint8_t* value_rows[kTile + kMaxPrefetchedRows];
   // Scales of the loaded keys and their values (formats with scales only); 0 elsewhere.
   float key_scales[Row::kIsScaled ? kTile : 1];
   float value_scales[Row::kIsScaled ? kTile : 1];
@@ -133,18 +133,18 @@ struct Tile {
 // Looks up the rows of the tile at position `begin`, and some later rows to prefetch unless `next`
 // is prefetched instead.
 template <class View>
-HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin, RangeFetcher* next,
-                         Tile<typename View::Row>* tile) {
+HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
+                         RangePrefetcher* next, Tile<typename View::Row>* tile) {
   using Row = typename View::Row;
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
-  // With many query rows, TileFetcher prefetches the whole tile during the previous one.
+  // With many query rows, TilePrefetcher prefetches the whole tile during the previous one.
   tile->ahead = item.num_rows() > kFewRows || next != nullptr ? 0
-                : sizeof(typename Row::Unit) == 1             ? kMaxAhead
-                                                              : kMaxAhead / 2;
+                : sizeof(typename Row::Unit) == 1             ? kMaxPrefetchedRows
+                                                              : kMaxPrefetchedRows / 2;
   tile->next = next;
-  tile->fetched =
-      static_cast<int>(RoundUp(tile->keys.end, kPanelRows)) + (tile->ahead > 0 ? kMaxAhead : 0);
+  tile->fetched = static_cast<int>(RoundUp(tile->keys.end, kPanelRows)) +
+                  (tile->ahead > 0 ? kMaxPrefetchedRows : 0);
   const int end = std::min(all.end - begin, tile->fetched);
   KeyRows(view, item.seq, item.kv_head, begin, {tile->keys.begin, end}, tile->rows);
   std::fill(tile->rows + end, tile->rows + tile->fetched, tile->rows[end - 1]);
@@ -161,7 +161,7 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
 
 // Prefetches the row that ahead() returns, or the same number of cache lines of `next`.
 template <class Row, class F>
-HWY_INLINE void FetchBeside(const Tile<Row>& tile, int head_dim, const F& ahead) {
+HWY_INLINE void PrefetchRowOrLines(const Tile<Row>& tile, int head_dim, const F& ahead) {
   const auto lines = (head_dim * static_cast<int64_t>(sizeof(typename Row::Unit)) + 63) / 64;
   if (tile.next != nullptr) tile.next->Fetch(lines);
   if (tile.ahead == 0) return;
@@ -185,7 +185,7 @@ HWY_INLINE const uint8_t* ZeroRow() {
 // Copies the row to scratch as BF16, padded with zeros to `dim`, and returns the copy. BF16 is
 // exact here: the lower half of each FP32 element is zero.
 template <class Row>
-HWY_INLINE const uint8_t* Copied(Row row, int head_dim, int64_t dim, float* scratch) {
+HWY_INLINE const uint8_t* CopyToScratch(Row row, int head_dim, int64_t dim, float* scratch) {
   const hn::RebindToUnsigned<DF> d32;
   const hn::Rebind<uint16_t, DF> d16;
   auto* wide = reinterpret_cast<uint16_t*>(scratch);
@@ -211,7 +211,8 @@ HWY_INLINE const uint8_t* Copied(Row row, int head_dim, int64_t dim, float* scra
 }
 
 // Copies an INT8 row to scratch, padded with zeros to `dim`, and returns the copy.
-HWY_INLINE const uint8_t* Copied(KvRow<int8_t> row, int head_dim, int64_t dim, float* scratch) {
+HWY_INLINE const uint8_t* CopyToScratch(KvRow<int8_t> row, int head_dim, int64_t dim,
+                                        float* scratch) {
   auto* codes = reinterpret_cast<uint8_t*>(scratch);
   std::memcpy(codes, row.data, head_dim);
   std::memset(codes + head_dim, 0, dim - head_dim);
@@ -231,11 +232,11 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   for (int j = keys.begin; j < tile->fetched; ++j) {
     tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
   }
-  if constexpr (kIsCodes<Row> || kIsInt8<Row>) {
-    if (!tile->as_codes) {
+  if constexpr (kIsFloat8<Row> || kIsInt8<Row>) {
+    if (!tile->reads_in_place) {
       for (int j = keys.begin; j < keys.end; ++j) {
-        FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
-        tile->key_rows[j] = Copied(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
+        PrefetchRowOrLines(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
+        tile->key_rows[j] = CopyToScratch(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
       }
       std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
                 tile->key_rows[keys.end - 1]);
@@ -277,17 +278,18 @@ HWY_INLINE void LoadValues(const AttentionCall& call, const View& view, const At
   if constexpr (Row::kIsScaled) GatherScales(keys, value, tile->value_scales);
   // Converting is worth it if several register tiles read the values; partial vectors need padding.
   const bool many_rows = item.num_rows() > kFewRows;
-  if constexpr (kTakesPairs<Row> || kIsInt8<Row>) {
+  if constexpr (kUsesBf16Pairs<Row> || kIsInt8<Row>) {
     constexpr bool kHasBytes = sizeof(typename Row::Unit) == 1;
-    const bool as_it_lies = kHasBytes ? tile->as_codes : s.dim == head_dim;
+    const bool as_it_lies = kHasBytes ? tile->reads_in_place : s.dim == head_dim;
     tile->value_rows[keys.begin / 2 * 2] = ZeroRow();
     for (int j = keys.begin; j < (as_it_lies ? tile->fetched : keys.end); ++j) {
       if (as_it_lies) {
         tile->value_rows[j] = reinterpret_cast<const uint8_t*>(value(j).data);
         continue;
       }
-      FetchBeside(*tile, head_dim, [&] { return value(j + tile->ahead); });
-      tile->value_rows[j] = Copied(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2);
+      PrefetchRowOrLines(*tile, head_dim, [&] { return value(j + tile->ahead); });
+      tile->value_rows[j] =
+          CopyToScratch(value(j), head_dim, s.dim, s.copied_values() + j * s.dim / 2);
     }
     if (!as_it_lies)
       std::fill(tile->value_rows + keys.end, tile->value_rows + tile->fetched, ZeroRow());
@@ -296,7 +298,7 @@ HWY_INLINE void LoadValues(const AttentionCall& call, const View& view, const At
     if (!many_rows) return;
     using Element = std::conditional_t<kIsInt8<Row>, int8_t, BFloat16>;
     const auto row = [&](int i) { return reinterpret_cast<const Element*>(tile->value_rows[i]); };
-    const auto& kernel = ProductsOf<Row>(call);
+    const auto& kernel = ValueKernel<Row>(call);
     for (int k = keys.begin / 2; k < (keys.end + 1) / 2; ++k) {
       kernel.pack(row(2 * k), row(2 * k + 1), s.dim, s.pairs() + k * s.dim);
     }

@@ -65,7 +65,7 @@ HWY_INLINE __m512i LookUp(const uint8_t (&table)[128], __m512i index) {
 }
 
 template <typename T>
-HWY_INLINE void WidenCodes(__m512i codes, const ByteOrder& order, __m512bh* v) {
+HWY_INLINE void Float8ToBf16Pairs(__m512i codes, const ByteOrder& order, __m512bh* v) {
   constexpr int kSelect = 0xF8;  // a | (b & c)
   const __m512i signs = _mm512_set1_epi32(static_cast<int>(0x80808080));
   const __m512i low = LookUp(kCodeTable<T>.low, codes);

@@ -41,10 +41,11 @@ struct Resources {
   ThreadPool& pool;
   CpuLinear& linear;
   AttentionKind attention;
-  const PairKernel* fast_pairs = nullptr;  // kernel with vdpbf16ps, if that is fast here, or null
-  OpsLimits limits = {};                   // sizes that scratch memory is reserved for
-  char* scratch = nullptr;                 // a slice for each thread of the pool, 64-byte aligned
-  size_t scratch_stride = 0;               // bytes between slices
+  const PairKernel* bf16_pair_kernel =
+      nullptr;                // kernel with vdpbf16ps, if that is fast here, or null
+  OpsLimits limits = {};      // sizes that scratch memory is reserved for
+  char* scratch = nullptr;    // a slice for each thread of the pool, 64-byte aligned
+  size_t scratch_stride = 0;  // bytes between slices
 
   template <typename T>
   T* Scratch(int thread) const {

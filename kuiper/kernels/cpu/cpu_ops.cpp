@@ -38,7 +38,7 @@ CpuOps::CpuOps(const OpsOptions& options)
       resources_{.pool = pool_,
                  .linear = linear_,
                  .attention = options.attention,
-                 .fast_pairs = FastPairs()} {}
+                 .bf16_pair_kernel = FastPairs()} {}
 
 size_t CpuOps::ScratchStride(const OpsLimits& limits) const {
   constexpr size_t kLine = 64;

@@ -107,7 +107,7 @@ Status LimitToTarget(std::string_view any_case) {
   return OkStatus();
 }
 
-void KeepTargets() {
+void FreezeTargets() {
   Limit& limit = TheLimit();
   const std::lock_guard lock(limit.mutex);
   limit.in_use = true;

@@ -27,7 +27,7 @@ std::vector<std::string> AllowedTargets();
 Status LimitToTarget(std::string_view name);
 
 // Fixes the current limit: later calls of LimitToTarget cannot change it.
-void KeepTargets();
+void FreezeTargets();
 
 // True if this machine has the extension of Highway's AVX3 and the limit allows it.
 bool MayUseAvx512Vnni();

@@ -60,12 +60,12 @@ struct Bf16Model {
   }
   static HWY_INLINE Vec LoadPanel(const uint8_t* words) { return LoadX(words, 0, 0); }
   // Keeps the compiler from loading x again in each product.
-  static HWY_INLINE Vec Pin(Vec v) {
+  static HWY_INLINE Vec KeepInRegister(Vec v) {
     asm("" : "+v"(v));
     return v;
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) { return _mm512_dpbf16_ps(acc, w, x); }
-  static HWY_INLINE void MultiplyInto(Vec w, Vec x, Acc& acc) { acc = Multiply(w, x, acc); }
+  static HWY_INLINE void FusedMultiplyAdd(Vec w, Vec x, Acc& acc) { acc = Multiply(w, x, acc); }
   static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) { return _mm512_fmadd_ps(a, b, acc); }
   static HWY_INLINE Acc Add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static constexpr int kPackRows = 16;
@@ -107,7 +107,7 @@ HWY_INLINE void AccumulateCodes(const DotArgs& a, const uint8_t* const* rows, in
   const __mmask64 there = a.k - k < 2 * kChunk ? (__mmask64{1} << (a.k - k)) - 1 : ~__mmask64{0};
   KU_UNROLL for (int n = 0; n < kPanelRows; ++n) {
     __m512bh w[2];
-    WidenCodes<T>(_mm512_maskz_loadu_epi8(there, rows[n] + k), kCodeOrder, w);
+    Float8ToBf16Pairs<T>(_mm512_maskz_loadu_epi8(there, rows[n] + k), kCodeOrder, w);
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int c = 0; c < kChunks; ++c) {
       const uint8_t* x = a.x + m * a.x_stride + (k / kChunk + c) * kBytes;
       acc[m][n][0] = Bf16Model::Multiply(w[c], Bf16Model::LoadX(x, 0, 0), acc[m][n][0]);
@@ -146,7 +146,7 @@ void SetCodeDots(DotFn (&dots)[kMaxTileRows + 1]) {
 }
 template <typename T>
 void AddCodeDots(LinearKernel& kernel) {
-  SetCodeDots<T, Bf16Model::kTileRows>(kernel.code_dots[CodeTypeIndex(DTypeOf<T>::value)]);
+  SetCodeDots<T, Bf16Model::kTileRows>(kernel.float8_dots[Float8Index(DTypeOf<T>::value)]);
 }
 
 // Factors as pairs of BF16, from pairs of codes. Those of FP32 that BF16 holds have no bits in

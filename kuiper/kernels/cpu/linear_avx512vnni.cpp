@@ -68,7 +68,8 @@ void Convert(const float* x, int k, int unit, uint8_t* integers, float* scales, 
       max = _mm512_max_epu32(max, _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF)));
     }
     const uint32_t max_bits = _mm512_reduce_max_epu32(max);
-    const CodeScale scale = kDigits == 2 ? WideScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
+    const CodeScale scale =
+        kDigits == 2 ? PowerOfTwoScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
     const __m512 inverse = _mm512_set1_ps(scale.inverse);
     __m512i sum = _mm512_setzero_si512();
     for (int i = begin; i < end; i += 16) {
@@ -180,7 +181,7 @@ HWY_INLINE __m512i LoadZeros(const IntegerArgs& a, size_t i) {
 // What a unit's sums start with, for the zeros of 16 columns.
 HWY_INLINE __m512i StartOf(const IntegerArgs& a, size_t of_x, size_t of_zeros) {
   const int32_t sum = a.x_sums[of_x];
-  if (a.zeros == nullptr) return _mm512_set1_epi32(-a.middle_code * sum);
+  if (a.zeros == nullptr) return _mm512_set1_epi32(-a.default_zero * sum);
   return _mm512_mullo_epi32(LoadZeros(a, of_zeros), _mm512_set1_epi32(-sum));
 }
 

@@ -122,7 +122,7 @@ void SetShortOuterTiles(LinearKernel& kernel) {
 template <class M>
 HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kSteps]) {
   if constexpr (M::kSteps == 1) {
-    v[0] = M::Pin(M::Broadcast(word));
+    v[0] = M::KeepInRegister(M::Broadcast(word));
   } else {
     M::BroadcastPair(word, v);
   }
@@ -140,7 +140,9 @@ struct RowCursor {
     KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] = rows + i * kPerPointer * stride;
   }
   // The compiler may not keep a pointer for each row and word, which it would move to memory.
-  HWY_INLINE void Pin() { KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i])); }
+  HWY_INLINE void KeepInRegister() {
+    KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i]));
+  }
   HWY_INLINE const uint8_t* operator()(int m) const {
     return at[m / kPerPointer] + m % kPerPointer * stride;
   }
@@ -167,7 +169,7 @@ struct StoredLanes {
     RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
     for (int i = 0; i < a.steps; i += M::kSteps) {
       fetch.InWord(0);
-      rows.Pin();
+      rows.KeepInRegister();
       KU_UNROLL for (int l = 0; l < L; ++l) {
         typename M::Vec b[M::kSteps][NV];
         KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {

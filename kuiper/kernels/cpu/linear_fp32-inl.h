@@ -81,14 +81,14 @@ struct Fp32Model {
   static HWY_INLINE Vec LoadPanel(const uint8_t* words) {
     return hn::Load(F32Tag(), reinterpret_cast<const float*>(words));
   }
-  static HWY_INLINE Vec Pin(Vec v) {
-    return HWY_NAMESPACE::Pin(v);
+  static HWY_INLINE Vec KeepInRegister(Vec v) {
+    return HWY_NAMESPACE::KeepInRegister(v);
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) {
     return hn::MulAdd(w, x, acc);
   }
-  static HWY_INLINE void MultiplyInto(Vec w, Vec x, Acc& acc) {
-    HWY_NAMESPACE::MultiplyInto(F32Tag(), w, x, acc);
+  static HWY_INLINE void FusedMultiplyAdd(Vec w, Vec x, Acc& acc) {
+    HWY_NAMESPACE::FusedMultiplyAdd(F32Tag(), w, x, acc);
   }
   static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) {
     return hn::MulAdd(a, b, acc);

@@ -82,14 +82,15 @@ struct StoredModel : PairModel {
   static HWY_INLINE void BroadcastPair(const uint8_t* word, Vec (&v)[2]) {
     uint32_t pair;
     memcpy(&pair, word, sizeof(pair));
-    KU_UNROLL for (int s = 0; s < 2; ++s) v[s] = Pin(OfPairs(F32Tag(), hn::Set(U32Tag(), pair), s));
+    KU_UNROLL for (int s = 0; s < 2; ++s) v[s] =
+        KeepInRegister(OddOrEvenOfPairs(F32Tag(), hn::Set(U32Tag(), pair), s));
   }
 
 #if HWY_TARGET == HWY_AVX2
   // Pairs of two bytes each, which was measured with AVX2 only.
   static constexpr int kWordSteps = sizeof(T) == 2 ? 2 : 1;
   static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
-    return LoadOfPairs(F32Tag(), words, step);
+    return LoadOddOrEvenOfPairs(F32Tag(), words, step);
   }
   static HWY_INLINE Vec LoadWords(const uint8_t* chunk, int vector) {
     return LoadF32(chunk + vector * kVectorLanes * sizeof(float));
@@ -99,7 +100,7 @@ struct StoredModel : PairModel {
 
 template <typename T>
 void SetCodeDots(LinearKernel& kernel) {
-  SetDots<StoredModel<T>, PairModel::kTileRows>(kernel.code_dots[CodeTypeIndex(DTypeOf<T>::value)]);
+  SetDots<StoredModel<T>, PairModel::kTileRows>(kernel.float8_dots[Float8Index(DTypeOf<T>::value)]);
 }
 
 float Read(const uint8_t* data, size_t bytes) {
@@ -174,7 +175,7 @@ bool IsFaster(const LinearKernelSet& a, const LinearKernelSet& b) {
 
 const std::vector<LinearKernelSet>& LinearKernelSets() {
   static const std::vector<LinearKernelSet> sets = [] {
-    KeepTargets();
+    FreezeTargets();
     std::vector<LinearKernelSet> found;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       LinearKernelSet set = MakeSetFor(target);

@@ -88,8 +88,8 @@ void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float
   for (int begin = 0; begin < k; begin += unit, ++scales, ++sums) {
     const int columns = HWY_MIN(unit, k - begin);
     const uint32_t max_bits = MaxMagnitudeBits(x + begin, columns);
-    const CodeScale scale = kWide ? WideScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
-    *scales = StoreCodes(x + begin, columns, scale, to + begin);
+    const CodeScale scale = kWide ? PowerOfTwoScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
+    *scales = StoreQuantized(x + begin, columns, scale, to + begin);
     int32_t sum = 0;
     for (int i = 0; i < columns; ++i) sum += to[begin + i];
     *sums = sum;
@@ -314,7 +314,7 @@ void IntegerTile(const IntegerArgs& a) {
     KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
       const size_t at = u * static_cast<size_t>(a.scale_stride) + n * kLanes32;
       const auto scales = Panel::Factors::Scales(d, a, at);
-      const I32Vec zeros = a.zeros == nullptr ? hn::Set(I32Tag(), a.middle_code)
+      const I32Vec zeros = a.zeros == nullptr ? hn::Set(I32Tag(), a.default_zero)
                                               : Panel::Factors::Zeros(I32Tag(), a, at);
       KU_UNROLL for (int m = 0; m < MR; ++m) {
         const size_t of_x = m * static_cast<size_t>(a.units) + u;
@@ -356,7 +356,7 @@ HWY_INLINE hn::Vec<D> AddRows(D d, hn::Vec<hn::RebindToSigned<D>> sums, const In
   const size_t of_x = token * static_cast<size_t>(a.units) + unit;
   const int32_t x_sum = a.x_sums[of_x];
   const auto of_zeros = a.zeros == nullptr
-                            ? hn::Set(di, a.middle_code * x_sum)
+                            ? hn::Set(di, a.default_zero * x_sum)
                             : hn::Mul(WideFactors::Zeros(di, a, at), hn::Set(di, x_sum));
   return AddUnit(d, sums, of_zeros, a.x_scales[of_x], WideFactors::Scales(d, a, at), y);
 }

@@ -157,7 +157,7 @@ void Multiplier::SetFactors(int part, int stride) {
   const WeightMatrix& w = job_.w.parts[part].weight;
   args_.scales = space_.scales;
   args_.zeros = w.zeros.empty() ? nullptr : space_.zeros;
-  args_.middle_code = w.format.middle_code();
+  args_.default_zero = w.format.default_zero();
   args_.scale_stride = stride;
 }
 
@@ -245,7 +245,7 @@ void Multiplier::SetPanel(const RowRange& range, int panel) {
   args_.scale_stride = groups == x_.units ? kernel_.columns : 0;
   args_.zeros = w.zeros.empty() ? nullptr : w.zeros.row<uint8_t>(0) + row * groups;
   args_.zero_type = DType::kU8;
-  args_.middle_code = w.format.middle_code();
+  args_.default_zero = w.format.default_zero();
 }
 
 void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end) {

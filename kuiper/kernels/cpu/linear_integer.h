@@ -4,10 +4,10 @@
 //
 // Numeric contract, identical for every set and call: K is cut into units of
 // WeightFormat::unit_columns(). In each a row of x becomes integers times a scale: wide ones of
-// nearly 16 bits (WideScaleOf in common/int8_row.h), or narrow ones of 8 (CodeScaleOf). D is the
-// sum of their products with code - zero, which 32 bits hold exactly, in any order. From zero on y
-// takes the units left to right as y = fma(float(D) * scale of x, scale of W, y), where D and the
-// product are rounded to FP32. Without FMA hardware (SSE4, scalar) the second product is, too.
+// nearly 16 bits (PowerOfTwoScaleOf in common/int8_row.h), or narrow ones of 8 (CodeScaleOf). D is
+// the sum of their products with code - zero, which 32 bits hold exactly, in any order. From zero
+// on y takes the units left to right as y = fma(float(D) * scale of x, scale of W, y), where D and
+// the product are rounded to FP32. Without FMA hardware (SSE4, scalar) the second product is, too.
 #pragma once
 
 #include <cstddef>
@@ -42,9 +42,9 @@ struct IntegerArgs {
   // [units], scale_stride from one to the next: those of the columns, or of row_block rows. FP32
   // and INT32, but those of prepacked W as they are stored.
   const void* scales = nullptr;
-  const void* zeros = nullptr;  // null: all are middle_code
+  const void* zeros = nullptr;  // null: all are default_zero
   DType scale_type = DType::kF32, zero_type = DType::kI32;
-  int middle_code = 0;
+  int default_zero = 0;
   int scale_stride = 0;
   int k = 0;
   int unit = 0;                 // columns of a unit; the last one may have fewer

@@ -117,7 +117,7 @@ struct TileArgs {
 using TileFn = void (*)(TileArgs& args);
 
 // Fetches ranges of memory one after the other, a few lines at a time.
-struct RangeFetcher {
+struct RangePrefetcher {
   struct Range {
     const uint8_t* begin;
     int64_t lines;
@@ -144,8 +144,8 @@ struct RangeFetcher {
 };
 
 // Floats of eight bits: they are exact in BF16.
-constexpr int kNumCodeTypes = 2;
-constexpr int CodeTypeIndex(DType type) {
+constexpr int kNumFloat8Types = 2;
+constexpr int Float8Index(DType type) {
   KU_CHECK(type == DType::kF8E4M3 || type == DType::kF8E5M2, "not of eight bits");
   return type == DType::kF8E4M3 ? 0 : 1;
 }
@@ -158,9 +158,9 @@ struct DotArgs {
   int count = 0;                         // a multiple of kPanelRows
   int k = 0;                             // elements, at most a fold block
   int ahead = 0;  // with a row, the one `ahead` behind it is fetched; `rows` goes on for as many
-  RangeFetcher* next = nullptr;  // or what this one has, at least as many lines as were read
-  float* sums = nullptr;         // [rows of x][count]
-  size_t sum_stride = 0;         // floats from row to row
+  RangePrefetcher* next = nullptr;  // or what this one has, at least as many lines as were read
+  float* sums = nullptr;            // [rows of x][count]
+  size_t sum_stride = 0;            // floats from row to row
 };
 using DotFn = void (*)(const DotArgs& args);
 
@@ -287,9 +287,9 @@ struct LinearKernel {
   OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
-  // BF16: the same with rows of codes, [CodeTypeIndex]; null where it pays to widen them to BF16
+  // BF16: the same with rows of codes, [Float8Index]; null where it pays to widen them to BF16
   // first.
-  DotFn code_dots[kNumCodeTypes][kMaxTileRows + 1] = {};
+  DotFn float8_dots[kNumFloat8Types][kMaxTileRows + 1] = {};
 
   TokenPanelKernel token_panel;
   PrepackedKernel prepacked;

@@ -7,7 +7,7 @@
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
-//   MultiplyInto(Vec w, Vec x, Acc& acc) is Multiply and leaves a sum in its register,
+//   FusedMultiplyAdd(Vec w, Vec x, Acc& acc) is Multiply and leaves a sum in its register,
 //   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
 //   lanes,
 //   int kWordSteps: if more than one, words of a panel of W hold the factors of so many steps as
@@ -76,8 +76,8 @@ struct OuterWord {
       typename M::Vec b[NV];
       KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = LoadFactors<M>(w + n * kVectorBytes, s);
       KU_UNROLL for (int m = 0; m < MR; ++m) {
-        const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
-        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
+        const typename M::Vec v = M::KeepInRegister(M::Broadcast(x + m * sizeof(float)));
+        KU_UNROLL for (int n = 0; n < NV; ++n) M::FusedMultiplyAdd(b[n], v, acc[m][n]);
       }
     }
     w += kColumns * sizeof(float);

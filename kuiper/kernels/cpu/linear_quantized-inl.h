@@ -41,7 +41,7 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t
       }
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
         typename M::Vec v = M::LoadX(x + m * x_stride, first + r, s);
-        if constexpr (kPins) v = M::Pin(v);
+        if constexpr (kPins) v = M::KeepInRegister(v);
         KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
       }
     } else {

@@ -224,7 +224,7 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
     }
     if (fills_zeros && w.zeros.empty()) {
       for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
-        hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
+        hn::StoreU(hn::Set(I32Tag(), f.default_zero()), I32Tag(), zeros + u);
       }
     } else if (fills_zeros) {
       const uint8_t* at = w.zeros.row<uint8_t>(row) + first;

@@ -61,7 +61,7 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const Rows& w
     typename M::Vec b[NR];
     KU_UNROLL for (int n = 0; n < NR; ++n) b[n] = LoadStep<M, MR>(w(n), first + r, s);
     KU_UNROLL for (int m = 0; m < MR; ++m) {
-      const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
+      const typename M::Vec v = M::KeepInRegister(M::LoadX(x + m * x_stride, first + r, s));
       KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n], v, acc[m][n][r]);
     }
   }

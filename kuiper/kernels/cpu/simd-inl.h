@@ -121,7 +121,7 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, [[maybe_unused]] D d, Half* p) {
 
 // Converts FP16 values, given as bits, to FP32.
 template <class D>
-HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+HWY_INLINE hn::Vec<D> HalfBitsToFloat(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
 #if KU_SIMD_HAS_F16C
   return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
 #else
@@ -136,11 +136,11 @@ HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
 // FP16. E5M2 is the upper half of FP16. The result of E4M3 is kElementScale times too small; NaN
 // stays NaN.
 template <class D16>
-HWY_INLINE hn::Vec<D16> HalvesOf(D16, hn::Vec<D16> codes, const Float8E5M2*) {
+HWY_INLINE hn::Vec<D16> Float8ToHalfBits(D16, hn::Vec<D16> codes, const Float8E5M2*) {
   return codes;
 }
 template <class D16>
-HWY_INLINE hn::Vec<D16> HalvesOf(D16 d, hn::Vec<D16> codes, const Float8E4M3*) {
+HWY_INLINE hn::Vec<D16> Float8ToHalfBits(D16 d, hn::Vec<D16> codes, const Float8E4M3*) {
   const auto all = hn::Set(d, uint16_t{0x7F00});
   const auto magnitude = hn::And(codes, all);
   const auto nan = hn::VecFromMask(d, hn::Eq(magnitude, all));
@@ -160,7 +160,7 @@ HWY_INLINE hn::Vec<D> LoadFloat8(D d, const T* p) {
   const hn::Rebind<uint8_t, D> d8;
   const hn::Rebind<uint16_t, D> d16;
   const auto codes = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p)));
-  return WidenHalves(d, HalvesOf(d16, hn::ShiftLeft<8>(codes), p));
+  return HalfBitsToFloat(d, Float8ToHalfBits(d16, hn::ShiftLeft<8>(codes), p));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E4M3* p) {
@@ -176,7 +176,7 @@ constexpr uint32_t kOddOfPair = 0xFFFF0000;
 // Extracts, from words of two BF16, the elements for a multiply-add step: the odd elements in step
 // 0, the even elements in step 1.
 template <class D>
-HWY_INLINE hn::Vec<D> OfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs, int step) {
+HWY_INLINE hn::Vec<D> OddOrEvenOfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs, int step) {
   const hn::RebindToUnsigned<D> d32;
   return hn::BitCast(
       d, step == 0 ? hn::And(pairs, hn::Set(d32, kOddOfPair)) : hn::ShiftLeft<16>(pairs));
@@ -191,12 +191,12 @@ HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
   // A mask would occupy the last of 16 registers.
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(LoadBytes(d32, p))));
 #else
-  return OfPairs(d, LoadBytes(d32, p), 0);
+  return OddOrEvenOfPairs(d, LoadBytes(d32, p), 0);
 #endif
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadEven(D d, const BFloat16* p) {
-  return OfPairs(d, LoadBytes(hn::RebindToUnsigned<D>(), p), 1);
+  return OddOrEvenOfPairs(d, LoadBytes(hn::RebindToUnsigned<D>(), p), 1);
 }
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadPairs(D, const int8_t* p) {
@@ -206,12 +206,12 @@ template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const T* p) {
   const hn::Rebind<uint16_t, D> d16;
   const auto codes = hn::And(LoadBytes(d16, p), hn::Set(d16, uint16_t{0xFF00}));
-  return WidenHalves(d, HalvesOf(d16, codes, p));
+  return HalfBitsToFloat(d, Float8ToHalfBits(d16, codes, p));
 }
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadEven(D d, const T* p) {
   const hn::Rebind<uint16_t, D> d16;
-  return WidenHalves(d, HalvesOf(d16, hn::ShiftLeft<8>(LoadBytes(d16, p)), p));
+  return HalfBitsToFloat(d, Float8ToHalfBits(d16, hn::ShiftLeft<8>(LoadBytes(d16, p)), p));
 }
 
 // Rounds as float8::Narrow does.
@@ -322,7 +322,7 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
 
 // Quantises x [n] to integers and returns their scale; `codes` may overwrite x.
 template <typename Int, typename In>
-HWY_INLINE float StoreCodes(const In* x, int n, CodeScale scale, Int* codes) {
+HWY_INLINE float StoreQuantized(const In* x, int n, CodeScale scale, Int* codes) {
   const VF inverse = hn::Set(DF(), scale.inverse);
   MapElements(codes, n, [&](auto load) HWY_ATTR { return hn::Mul(load(x), inverse); });
   return scale.scale;
@@ -330,14 +330,14 @@ HWY_INLINE float StoreCodes(const In* x, int n, CodeScale scale, Int* codes) {
 
 // As above, with the scale that makes the largest magnitude `max_code`.
 template <typename Int, typename In>
-HWY_INLINE float StoreCodes(const In* x, int n, float max_code, Int* codes) {
-  return StoreCodes(x, n, CodeScaleOf(MaxMagnitudeBits(x, n), max_code), codes);
+HWY_INLINE float StoreQuantized(const In* x, int n, float max_code, Int* codes) {
+  return StoreQuantized(x, n, CodeScaleOf(MaxMagnitudeBits(x, n), max_code), codes);
 }
 
 // Stores x [n] to the row as INT8, with the row's scale.
 template <typename In>
 HWY_INLINE void StoreHead(KvRow<int8_t> row, const In* x, int n) {
-  *row.scale = StoreCodes(x, n, kMaxInt8, row.data);
+  *row.scale = StoreQuantized(x, n, kMaxInt8, row.data);
 }
 
 #if HWY_TARGET != HWY_SCALAR

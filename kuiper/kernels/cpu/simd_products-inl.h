@@ -18,9 +18,9 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// OfPairs for words in memory.
+// OddOrEvenOfPairs for words in memory.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadOfPairs(D d, const uint8_t* words, int step) {
+HWY_INLINE hn::Vec<D> LoadOddOrEvenOfPairs(D d, const uint8_t* words, int step) {
   const hn::RebindToUnsigned<D> d32;
 #if HWY_TARGET == HWY_AVX2
   // Loads the words in each step: the compiler must not keep them for the other step, since sums
@@ -33,15 +33,15 @@ HWY_INLINE hn::Vec<D> LoadOfPairs(D d, const uint8_t* words, int step) {
     return hn::BitCast(d, v);
   }
   asm("vmovdqu %1, %0" : "=x"(v.raw) : "m"(pairs));
-  return OfPairs(d, v, step);
+  return OddOrEvenOfPairs(d, v, step);
 #else
-  return OfPairs(d, LoadBytes(d32, words), step);
+  return OddOrEvenOfPairs(d, LoadBytes(d32, words), step);
 #endif
 }
 
 // Keeps an operand of several products in a register.
 template <class V>
-HWY_INLINE V Pin(V v) {
+HWY_INLINE V KeepInRegister(V v) {
 #if HWY_TARGET == HWY_AVX3
   // Keeps GCC from loading it again in each multiply-add: 28 loads per 24 instead of 10.
   asm("" : "+v"(v.raw));
@@ -53,7 +53,7 @@ HWY_INLINE V Pin(V v) {
 
 // sum += a * b, fused.
 template <class D>
-HWY_INLINE void MultiplyInto(D, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D>& sum) {
+HWY_INLINE void FusedMultiplyAdd(D, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D>& sum) {
 #if HWY_TARGET == HWY_AVX2
   // GCC would write the sum of two consecutive steps to an operand's register, and move other sums
   // to memory.

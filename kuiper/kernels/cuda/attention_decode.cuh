@@ -64,15 +64,15 @@ struct DecodeMemory {
 
 // A barrier of the whole block. The two roles reach it at different call sites, which bar.sync
 // allows; the emulated device needs one source line for it.
-__device__ __forceinline__ void MeetOthers() {
+__device__ __forceinline__ void BarrierOfBothRoles() {
   __syncthreads();
 }
 
 // Starts copying the keys or values of a warp's 32 tokens to a stage. left_out: a token of the tile
 // that is not copied, or -1; ignored with kAll.
 template <bool kValues, bool kAll, int kHeadDim, typename View>
-__device__ __forceinline__ void BringHalf(const View& view, const typename View::Row* keys,
-                                          char* stage, int first, int lane, int left_out) {
+__device__ __forceinline__ void CopyHalfTile(const View& view, const typename View::Row* keys,
+                                             char* stage, int first, int lane, int left_out) {
   constexpr int kChunks = kHeadDim / 8, kAtOnce = kWarpSize / kChunks;  // tokens
   const int chunk = lane % kChunks, token = first + lane / kChunks;
   char* to = stage + token * kPitch<kHeadDim> + chunk * 16;
@@ -87,8 +87,8 @@ __device__ __forceinline__ void BringHalf(const View& view, const typename View:
 
 // Copies the key and value of the token that was left out.
 template <int kHeadDim, typename View>
-__device__ __forceinline__ void BringToken(const View& view, const typename View::Row* keys,
-                                           const DecodeMemory<kHeadDim>& m, int token, int lane) {
+__device__ __forceinline__ void CopyToken(const View& view, const typename View::Row* keys,
+                                          const DecodeMemory<kHeadDim>& m, int token, int lane) {
   if (lane >= kHeadDim / 8) return;
   const int at = token * kPitch<kHeadDim> + lane * 16;
   CopyAsync(m.stage(0) + at, (keys[token] + lane * 8).data);
@@ -99,9 +99,9 @@ __device__ __forceinline__ void BringToken(const View& view, const typename View
 // key and value; all others are already in memory. Barriers of a tile: (1) its keys have arrived
 // and the previous values are consumed; (2) its keys are consumed; (3) its values have arrived.
 template <int kHeadDim, typename View>
-__device__ __forceinline__ void BringTiles(const View& view, const AttnItem& item,
-                                           const KeyRange& range, const DecodeMemory<kHeadDim>& m,
-                                           int warp, int lane, bool waits) {
+__device__ __forceinline__ void CopyTiles(const View& view, const AttnItem& item,
+                                          const KeyRange& range, const DecodeMemory<kHeadDim>& m,
+                                          int warp, int lane, bool waits) {
   using Row = typename View::Row;
   const int first = warp * kWarpSize;
   const auto find = [&](int tile) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void BringTiles(const View& view, const AttnItem& ite
     if (pos >= range.begin && pos < range.end) row = view.Key(item.seq, pos, item.kv_head);
     return row;
   };
-  const auto tell = [&](int tile, const Row& row) {
+  const auto publish_addresses = [&](int tile, const Row& row) {
     Row* const keys = m.template addresses<Row>(tile);
     keys[first + lane] = row;
     __syncwarp();
@@ -119,34 +119,35 @@ __device__ __forceinline__ void BringTiles(const View& view, const AttnItem& ite
   const int begin = range.begin / kTile, end = (range.end + kTile - 1) / kTile;
   Row ahead = find(begin);
   {
-    const Row* keys = tell(begin, ahead);
+    const Row* keys = publish_addresses(begin, ahead);
     ahead = find(begin + 1);
     const int last = waits ? item.kv_len - 1 - begin * kTile : -1;
-    BringHalf<false, false, kHeadDim>(view, keys, m.stage(0), first, lane, last);
-    BringHalf<true, false, kHeadDim>(view, keys, m.stage(1), first, lane, last);
+    CopyHalfTile<false, false, kHeadDim>(view, keys, m.stage(0), first, lane, last);
+    CopyHalfTile<true, false, kHeadDim>(view, keys, m.stage(1), first, lane, last);
     if (waits) {
-      AwaitEarlierKernelsAlone();
-      if (last >= first && last < first + kWarpSize) BringToken(view, keys, m, last, lane);
+      AwaitEarlierKernelsOnly();
+      if (last >= first && last < first + kWarpSize) CopyToken(view, keys, m, last, lane);
     }
     CommitCopies();
     CommitCopies();  // these values arrive with the keys
   }
 #pragma unroll 1
   for (int tile = begin + 1;; ++tile) {  // copies `tile` while the previous one is computed
-    const Row* keys = tell(tile, ahead);
+    const Row* keys = publish_addresses(tile, ahead);
     ahead = find(tile + 1);
     const int stage = 2 * (tile - begin);
     WaitCopies<1>();
-    MeetOthers();
-    if (tile < end) BringHalf<false, true, kHeadDim>(view, keys, m.stage(stage), first, lane, -1);
+    BarrierOfBothRoles();
+    if (tile < end)
+      CopyHalfTile<false, true, kHeadDim>(view, keys, m.stage(stage), first, lane, -1);
     CommitCopies();
-    MeetOthers();
+    BarrierOfBothRoles();
     if (tile < end) {
-      BringHalf<true, true, kHeadDim>(view, keys, m.stage(stage + 1), first, lane, -1);
+      CopyHalfTile<true, true, kHeadDim>(view, keys, m.stage(stage + 1), first, lane, -1);
     }
     CommitCopies();
     WaitCopies<2>();
-    MeetOthers();
+    BarrierOfBothRoles();
     if (tile == end) break;
   }
   WaitCopies<0>();
@@ -162,7 +163,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
   const int rows_of = kByColumns ? 0 : warp, columns_of = kByColumns ? warp : 0;
   const int column = columns_of * kOutputs * 8;
   const bool has_rows = 16 * rows_of < item.rows();
-  if (waits) AwaitEarlierKernelsAlone();
+  if (waits) AwaitEarlierKernelsOnly();
   LoadQueries<T, kHeadDim, kComputeWarps * kWarpSize>(w, item, m.queries);
   RowState<kOutputs> state, total;
   state.Clear();
@@ -174,7 +175,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
     const int stage = 2 * (tile - begin);
     const int warps_keys = columns_of * kKeys * 8;
     float s[kKeys][4] = {};
-    MeetOthers();  // the keys have arrived
+    BarrierOfBothRoles();  // the keys have arrived
     if (has_rows) {
       ComputeScores<T, kHeadDim>(m.queries + 16 * rows_of * kPitch<kHeadDim>,
                                  m.stage(stage) + warps_keys * kPitch<kHeadDim>, lane, s);
@@ -194,7 +195,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
         const float max = MaxOf(s, h);
         if (lane % 4 == 0) exchange.max[lane / 4 + 8 * h][warp] = max;
       }
-      MeetOthers();  // maxima are visible; the keys are consumed
+      BarrierOfBothRoles();  // maxima are visible; the keys are consumed
       float max[2], sum[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -206,7 +207,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
       PackWeights<T>(s, mine);
       exchange.sums[warp][lane] = make_float2(sum[0], sum[1]);
       exchange.weights[warp][lane] = make_uint4(mine[0][0], mine[0][1], mine[0][2], mine[0][3]);
-      MeetOthers();  // values, weights and sums have arrived
+      BarrierOfBothRoles();  // values, weights and sums have arrived
       sum[0] = sum[1] = 0.0f;
 #pragma unroll
       for (int n = 0; n < kComputeWarps; ++n) {
@@ -222,10 +223,10 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
       AddTile(0, max[0], sum[0], state);
       AddTile(1, max[1], sum[1], state);
     } else {
-      MeetOthers();  // the keys are consumed
+      BarrierOfBothRoles();  // the keys are consumed
       if (has_rows) Softmax(s, state);
       PackWeights<T>(s, p);
-      MeetOthers();  // the values have arrived
+      BarrierOfBothRoles();  // the values have arrived
     }
     if (!has_rows) continue;
     WeightValues<T, kHeadDim>(m.stage(stage + 1) + column * static_cast<int>(sizeof(T)), p, lane,
@@ -253,12 +254,12 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
   KU_DYNAMIC_SHARED(char, base);
   KU_SHARED(counts, int[kAttnThreads]);
   KU_SHARED(is_last, int[kMaxBlockSeqs]);
-  LetNextKernelCome();
+  AllowNextKernel();
   // If only the newest keys and values are of this step, the kernel reads all others before it
   // waits. A block without an item ends without waiting; the first block of each kv head always has
   // an item.
   bool waits = w.appends;
-  if (!waits) AwaitEarlierKernelsAlone();
+  if (!waits) AwaitEarlierKernelsOnly();
   const DecodeMemory<kHeadDim> memory{base};
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -270,7 +271,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
     __syncthreads();  // the previous item is finished
     const KeyRange range = item.KeysOf(item.first_split(), item.end_split());
     if (warp >= kComputeWarps) {
-      BringTiles<kHeadDim>(view, item, range, memory, warp - kComputeWarps, lane, waits);
+      CopyTiles<kHeadDim>(view, item, range, memory, warp - kComputeWarps, lane, waits);
     } else if (item.rows() <= kDecodeRows) {
       ComputeTiles<T, true, kHeadDim>(w, item, range, memory, warp, lane, waits);
     } else {

@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     int stage = 0;  // stage of the tile's keys; its values are in the next stage
     for (; tile < end; ++tile) {
       const int first_key = tile * kTile;
-      const bool sees = has_rows && first_key < warp_keys[warp].some.end &&
-                        first_key + kTile > warp_keys[warp].some.begin;
+      const bool attends = has_rows && first_key < warp_keys[warp].some.end &&
+                           first_key + kTile > warp_keys[warp].some.begin;
       typename View::Row* const next = addresses + (tile + 1) % 2 * kTile;
       char* const keys = stages + stage * kTileBytes<kHeadDim>;
       char* const values = stages + (stage + 1) % 3 * kTileBytes<kHeadDim>;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       if (tile + 2 < end) {
         FindKeys(view, item, range, tile + 2, addresses + tile % 2 * kTile);
       }
-      if (sees) {
+      if (attends) {
         float s[kColumns][4] = {};
         ComputeScores<T, kHeadDim>(queries + 16 * warp * kPitch<kHeadDim>, keys, lane, s);
         ScaleScores(w, item, warp, lane, first_key + lane % 4 * 2, s);
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       __syncthreads();  // the values have arrived; the keys are consumed
       if (tile + 1 < end) CopyTile<T, true, kHeadDim>(view, keys, next, first_copier);
       CommitCopies();
-      if (sees) WeightValues<T, kHeadDim>(values, p, lane, state);
+      if (attends) WeightValues<T, kHeadDim>(values, p, lane, state);
 
       const bool split_ends = tile + 1 == end || first_key + kTile == SplitBegin(split + 1);
       if (!has_rows || !split_ends) continue;

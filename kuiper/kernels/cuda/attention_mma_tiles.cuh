@@ -36,7 +36,7 @@ static_assert(2 * kSharedBytes<128> <= 160 << 10 && 3 * kSharedBytes<80> <= 160 
 
 // True if the 8 columns from `column` on are part of the head, false if they are zero padding.
 template <int kHeadDim>
-__device__ __forceinline__ bool IsOfHead(int column, int head_dim) {
+__device__ __forceinline__ bool IsInHead(int column, int head_dim) {
   return kHeadDim != 80 || column < head_dim;
 }
 
@@ -49,7 +49,7 @@ __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& i
     const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + item.position(r))) +
                     item.head(r) * w.q_head_stride + chunk * 8;
     T* row = reinterpret_cast<T*>(to + r * kPitch<kHeadDim>) + chunk * 8;
-    if (!IsOfHead<kHeadDim>(chunk * 8, w.head_dim)) {
+    if (!IsInHead<kHeadDim>(chunk * 8, w.head_dim)) {
       *reinterpret_cast<uint4*>(row) = uint4{};
     } else if (w.q.vectors) {
       *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(from);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void CopyTile(const View& view, char* stage,
     for (int i = tid; i < kTile * kChunks; i += threads) {
       const int row = i / kChunks, chunk = i % kChunks;
       const Row key = keys[row];
-      const bool valid = !key.empty() && IsOfHead<kHeadDim>(chunk * 8, view.head_dim());
+      const bool valid = !key.empty() && IsInHead<kHeadDim>(chunk * 8, view.head_dim());
       const Row from = (kValues ? view.ValueOf(key) : key) + chunk * 8;
       CopyAsyncOrZero(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
                       valid);

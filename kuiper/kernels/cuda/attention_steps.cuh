@@ -233,7 +233,7 @@ __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& 
     }
 #pragma unroll
     for (int n = 0; n < kOutputs; ++n) {
-      if (!IsOfHead<kHeadDim>(column + 8 * n, w.head_dim)) continue;
+      if (!IsInHead<kHeadDim>(column + 8 * n, w.head_dim)) continue;
       *reinterpret_cast<float2*>(partial + kPartialState + column + 8 * n + 2 * t) =
           make_float2(state.out[n][2 * h], state.out[n][2 * h + 1]);
     }
@@ -254,7 +254,7 @@ __device__ __forceinline__ void StoreRows(const AttnWork& w, const AttnItem& ite
     const float inverse = 1.0f / total.sum[h];
 #pragma unroll
     for (int n = 0; n < kOutputs; ++n) {
-      if (!IsOfHead<kHeadDim>(column + 8 * n, w.head_dim)) continue;
+      if (!IsInHead<kHeadDim>(column + 8 * n, w.head_dim)) continue;
       const float low = Output(total.out[n][2 * h], inverse);
       const float high = Output(total.out[n][2 * h + 1], inverse);
       if (w.out.vectors) {

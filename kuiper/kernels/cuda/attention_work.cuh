@@ -262,8 +262,8 @@ class AttnItemList {
   };
   __device__ Sharing SharingOf(int seq, int block_seqs) const {
     const int before = SharedWithPrevious(seq, block_seqs);
-    const int behind = SharedWithPrevious(seq + 1, block_seqs);
-    return behind > before ? Sharing{behind, behind - before} : Sharing{before, 0};
+    const int with_next = SharedWithPrevious(seq + 1, block_seqs);
+    return with_next > before ? Sharing{with_next, with_next - before} : Sharing{before, 0};
   }
   __device__ Sharing SharingOf(int seq) const {
     return block_seqs_ > 0 ? SharingOf(seq, block_seqs_) : Sharing{0, 0};

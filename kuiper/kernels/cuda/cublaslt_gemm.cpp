@@ -116,7 +116,7 @@ class CublasLtGemm final : public GemmLibrary {
     return proposals;
   }
 
-  bool Takes(const GemmAlgorithm& algorithm, const GemmArgs& args) const override {
+  bool Supports(const GemmAlgorithm& algorithm, const GemmArgs& args) const override {
     Problem p(args);
     const auto config = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
     cublasLtMatmulHeuristicResult_t result;

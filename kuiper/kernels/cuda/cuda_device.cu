@@ -51,11 +51,11 @@ Status Refused(StatusCode code, const std::string& what, cudaError_t error) {
 
 // Lets this thread allocate and free memory while it captures a stream; the capture ignores these
 // calls. This is the purpose of CUDA's relaxed mode; verified only on the emulated device.
-class BesideCaptures {
+class RelaxedCaptureMode {
  public:
-  BesideCaptures() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~BesideCaptures() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  BesideCaptures(const BesideCaptures&) = delete;
+  RelaxedCaptureMode() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCaptureMode() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCaptureMode(const RelaxedCaptureMode&) = delete;
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
@@ -199,7 +199,7 @@ cudaStream_t CudaDevice::Enter() const {
 StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
   if (bytes == 0) return Buffer();
-  const BesideCaptures beside_captures;
+  const RelaxedCaptureMode relaxed_capture_mode;
   void* data = nullptr;
   const cudaError_t error = FirstError([&] {
     Enter();
@@ -213,7 +213,7 @@ StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   }
   if (error != cudaSuccess) return Refused(StatusCode::kUnavailable, what, error);
   return Buffer(data, bytes, id_, [](void* p, size_t) {
-    const BesideCaptures beside_captures;
+    const RelaxedCaptureMode relaxed_capture_mode;
     CheckFreed(cudaFree(p));
   });
 }
@@ -221,7 +221,7 @@ StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
 StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
   if (bytes == 0) return Buffer();
-  const BesideCaptures beside_captures;
+  const RelaxedCaptureMode relaxed_capture_mode;
   void* data = nullptr;
   const cudaError_t error = FirstError([&] {
     Enter();
@@ -233,7 +233,7 @@ StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
                    "cannot allocate " + Megabytes(bytes) + " of pinned memory", error);
   }
   return Buffer(data, bytes, Device{}, [](void* p, size_t) {
-    const BesideCaptures beside_captures;
+    const RelaxedCaptureMode relaxed_capture_mode;
     CheckFreed(cudaFreeHost(p));
   });
 }

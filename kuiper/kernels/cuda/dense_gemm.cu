@@ -37,11 +37,11 @@ class Trial {
   }
 
   // True if the library supports the algorithm for each number of rows. Computes nothing.
-  bool TakesAllRows(const GemmAlgorithm& algorithm) const {
+  bool SupportsAllRows(const GemmAlgorithm& algorithm) const {
     const int64_t rows = args_.x.rows();
     for (int64_t count = 1; count <= rows; ++count) {
-      if (!library_.Takes(algorithm, {args_.out.Rows(0, count), args_.x.Rows(0, count),
-                                      args_.weight, args_.add})) {
+      if (!library_.Supports(algorithm, {args_.out.Rows(0, count), args_.x.Rows(0, count),
+                                         args_.weight, args_.add})) {
         return false;
       }
     }
@@ -123,7 +123,7 @@ StatusOr<std::optional<GemmAlgorithm>> DenseGemm::Choose(cudaStream_t stream, Op
   candidates.key = name_ + ", " + NameOf(shape) + (check_rows_ ? ", rows checked" : "") + ", of " +
                    std::to_string(candidates.count);
   candidates.usable = [&](int i) {
-    if (!trial.TakesAllRows(proposals[i])) return false;
+    if (!trial.SupportsAllRows(proposals[i])) return false;
     return !library_->NeedsTrial() ||
            (check_rows_ ? trial.KeepsRows(proposals[i]) : trial.Runs(proposals[i], 0, rows));
   };

@@ -181,18 +181,18 @@ Status DenseLinear::PrepareDense(cudaStream_t stream, Ops& memory, const Linear&
   return OkStatus();
 }
 
-bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
-                        Epilogue epilogue) const {
-  if (!w.format().is_quantized()) return TakesDense(out, x, w, epilogue);
+bool DenseLinear::Supports(const Tensor& out, const Tensor& x, const Linear& w,
+                           Epilogue epilogue) const {
+  if (!w.format().is_quantized()) return SupportsDense(out, x, w, epilogue);
   if (!FitsPanels(w, epilogue)) return false;
   for (Panel panel; Next(w, epilogue, panel);) {
-    if (!TakesDense(panel.OutputOf(out), x, panel.dense, epilogue)) return false;
+    if (!SupportsDense(panel.OutputOf(out), x, panel.dense, epilogue)) return false;
   }
   return true;
 }
 
-bool DenseLinear::TakesDense(const Tensor& out, const Tensor& x, const Linear& w,
-                             Epilogue epilogue) const {
+bool DenseLinear::SupportsDense(const Tensor& out, const Tensor& x, const Linear& w,
+                                Epilogue epilogue) const {
   const bool direct = IsDirect(w, epilogue);
   if (!IsAligned(x) || x.dtype != w.format().numeric_type()) return false;
   if (x.stride[0] != x.shape[1]) return false;  // Prepare tried dense rows

@@ -22,7 +22,7 @@ class DenseLinear {
   Status Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                  DType out_type, int64_t out_stride);
   // True if Apply can compute this with what was prepared; does not depend on the number of rows.
-  bool Takes(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
+  bool Supports(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
   void Apply(cudaStream_t stream, const Tensor& out, const Tensor& x, const Linear& w,
              Epilogue epilogue) const;
 
@@ -40,7 +40,7 @@ class DenseLinear {
   // Like the public functions, for dense weights.
   Status PrepareDense(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                       DType out_type, int64_t out_stride);
-  bool TakesDense(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
+  bool SupportsDense(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
   void ApplyDense(cudaStream_t stream, const Tensor& out, const Tensor& x, const Linear& w,
                   Epilogue epilogue) const;
 

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads)
     DequantizeKernel(const __grid_constant__ QuantizedForm form, const void* codes,
                      const void* scales, const uint8_t* zeros, int first_row, MatrixArg out,
                      int in) {
-  AwaitEarlierKernelsAlone();
+  AwaitEarlierKernelsOnly();
   const int row = static_cast<int>(blockIdx.x);
   const int column = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * kColumns;
   if (column >= in) return;

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) GeluKernel(MatrixArg out, Epilogue e
 // A row of `out` is a group of values; the last group may be shorter.
 __global__ void __launch_bounds__(kThreads)
     FillRandomKernel(MatrixArg out, int64_t count, uint64_t seed) {
-  AwaitEarlierKernelsAlone();
+  AwaitEarlierKernelsOnly();
   const int64_t group = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t begin = group * kRandomGroup;
   if (begin >= count) return;

@@ -148,9 +148,9 @@ std::optional<int> GemmChoices::KeepLocked(const std::string& key, int choice) {
   const FileLock lock(path_ + ".lock");
   if (!lock.held()) return std::nullopt;
   (void)Read();  // a damaged file is written anew
-  const auto [stands, added] = choices_.emplace(key, choice);
-  if (!added || Write()) return stands->second;
-  choices_.erase(stands);
+  const auto [entry, added] = choices_.emplace(key, choice);
+  if (!added || Write()) return entry->second;
+  choices_.erase(entry);
   return std::nullopt;
 }
 

@@ -40,7 +40,7 @@ class GemmLibrary {
   // expects to be fastest first; may be empty. Reads only shapes, strides and types.
   virtual std::vector<GemmAlgorithm> Propose(const GemmArgs& args) const = 0;
   // True if the algorithm supports this product. Computes nothing.
-  virtual bool Takes(const GemmAlgorithm& algorithm, const GemmArgs& args) const = 0;
+  virtual bool Supports(const GemmAlgorithm& algorithm, const GemmArgs& args) const = 0;
   // True if algorithms must be tried: the library does not guarantee that Takes is right, nor that
   // the bits of a row are independent of the other rows.
   virtual bool NeedsTrial() const = 0;

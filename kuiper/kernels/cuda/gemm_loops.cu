@@ -28,7 +28,7 @@ class GemmLoops final : public GemmLibrary {
   std::string Name() const override { return "plain loops"; }
   size_t WorkspaceBytes() const override { return 0; }
   std::vector<GemmAlgorithm> Propose(const GemmArgs&) const override { return {GemmAlgorithm{}}; }
-  bool Takes(const GemmAlgorithm&, const GemmArgs&) const override { return true; }
+  bool Supports(const GemmAlgorithm&, const GemmArgs&) const override { return true; }
   bool NeedsTrial() const override { return false; }
   Status Multiply(const GemmAlgorithm&, const GemmArgs& args, void*, void* stream) const override {
     constexpr int kThreads = 64;

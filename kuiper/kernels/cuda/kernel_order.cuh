@@ -16,16 +16,16 @@ namespace kuiper::KU_GPU {
 // capturing such launches.
 bool KernelsBeginEarly();
 
-// Waits for the earlier kernels. If a kernel never calls LetNextKernelCome, as kernels that write
+// Waits for the earlier kernels. If a kernel never calls AllowNextKernel, as kernels that write
 // weights do not, the next kernel begins when this one has ended.
-__device__ __forceinline__ void AwaitEarlierKernelsAlone() {
+__device__ __forceinline__ void AwaitEarlierKernelsOnly() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
 #endif
 }
 
 // Allows the blocks of the next kernel to start.
-__device__ __forceinline__ void LetNextKernelCome() {
+__device__ __forceinline__ void AllowNextKernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
 #endif
@@ -33,8 +33,8 @@ __device__ __forceinline__ void LetNextKernelCome() {
 
 // Allows the next kernel to start as well; it then waits for this one.
 __device__ __forceinline__ void AwaitEarlierKernels() {
-  LetNextKernelCome();
-  AwaitEarlierKernelsAlone();
+  AllowNextKernel();
+  AwaitEarlierKernelsOnly();
 }
 
 }  // namespace kuiper::KU_GPU

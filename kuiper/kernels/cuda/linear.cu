@@ -30,8 +30,8 @@
 namespace kuiper::KU_GPU {
 namespace {
 
-constexpr int kSteps = 4;           // steps of 32 columns per iteration of a warp
-constexpr int kTurn = 32 * kSteps;  // columns
+constexpr int kSteps = 4;                       // steps of 32 columns per iteration of a warp
+constexpr int kIterationColumns = 32 * kSteps;  // columns
 
 // True if a warp issues all loads of an iteration before it uses one. They need the registers that
 // remain with three blocks per SM. Without the hint, ptxas saves registers and moves loads after
@@ -47,14 +47,16 @@ constexpr int kResidentOfTwo = 1;
 #else
 constexpr int kResidentOfTwo = 2;
 #endif
-template <int kTurnsAhead>
-constexpr int kResident = kTurnsAhead == 1 ? 3 : kResidentOfTwo;
+template <int kIterationsAhead>
+constexpr int kResident = kIterationsAhead == 1 ? 3 : kResidentOfTwo;
 
 // kVectors: K is a multiple of 8, rows are 16-byte aligned and X has the weights' type. Otherwise
 // elements are read one by one and X is rounded to T.
-template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors, int kTurnsAhead>
-__global__ void __launch_bounds__(kSkinnyThreads,
-                                  kLoadsAhead<kTokenTiles, kVectors> ? kResident<kTurnsAhead> : 0)
+template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors,
+          int kIterationsAhead>
+__global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVectors>
+                                                      ? kResident<kIterationsAhead>
+                                                      : 0)
     SkinnyKernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kSkinnyWarps / kWarpsK;  // groups of warps that share rows
   KU_SHARED(reduce, ReduceSpace<kTokenTiles>);
@@ -77,8 +79,8 @@ __global__ void __launch_bounds__(kSkinnyThreads,
     weight[m][0] = p.DenseRow<T>(part, row);
     weight[m][1] = paired ? p.DenseRow<T>(p.parts[1], row) : p.DenseRow<T>(part, row + 8);
   }
-  constexpr int kStride = kWarpsK * kTurn;
-  uint4 w[kTurnsAhead][kSteps][kRowTiles][2];
+  constexpr int kStride = kWarpsK * kIterationColumns;
+  uint4 w[kIterationsAhead][kSteps][kRowTiles][2];
   const auto load_weights = [&](int b, int s, int k) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
@@ -89,11 +91,11 @@ __global__ void __launch_bounds__(kSkinnyThreads,
       }
     }
   };
-  int turn = warp % kWarpsK * kTurn;
+  int begin_column = warp % kWarpsK * kIterationColumns;
 #pragma unroll
-  for (int b = 0; b < kTurnsAhead; ++b) {
+  for (int b = 0; b < kIterationsAhead; ++b) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) load_weights(b, s, turn + b * kStride + 32 * s);
+    for (int s = 0; s < kSteps; ++s) load_weights(b, s, begin_column + b * kStride + 32 * s);
   }
   AwaitEarlierKernels();
   const auto load_tokens = [&](int n, int k) {
@@ -104,17 +106,18 @@ __global__ void __launch_bounds__(kSkinnyThreads,
   constexpr bool kAhead = kLoadsAhead<kTokenTiles, kVectors>;
   float acc[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll 1
-  for (; turn < in; turn += kTurnsAhead * kStride) {
+  for (; begin_column < in; begin_column += kIterationsAhead * kStride) {
 #pragma unroll
-    for (int b = 0; b < kTurnsAhead; ++b) {
+    for (int b = 0; b < kIterationsAhead; ++b) {
       uint4 ahead[kSteps];
       if constexpr (kAhead) {
 #pragma unroll
-        for (int s = 0; s < kSteps; ++s) ahead[s] = load_tokens(0, turn + b * kStride + 32 * s);
+        for (int s = 0; s < kSteps; ++s)
+          ahead[s] = load_tokens(0, begin_column + b * kStride + 32 * s);
       }
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
-        const int k = turn + b * kStride + 32 * s;
+        const int k = begin_column + b * kStride + 32 * s;
         if (kAhead || k < in) {
 #pragma unroll
           for (int n = 0; n < kTokenTiles; ++n) {
@@ -127,7 +130,7 @@ __global__ void __launch_bounds__(kSkinnyThreads,
             }
           }
         }
-        load_weights(b, s, k + kTurnsAhead * kStride);  // weights of a later iteration
+        load_weights(b, s, k + kIterationsAhead * kStride);  // weights of a later iteration
       }
     }
   }
@@ -136,12 +139,12 @@ __global__ void __launch_bounds__(kSkinnyThreads,
 }
 
 template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors,
-          int kTurnsAhead = 1>
+          int kIterationsAhead = 1>
 void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
   const int tiles = args.NumberTiles(kSkinnyWarps / kWarpsK * kRowTiles * 16);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
                   static_cast<unsigned>(tiles));
-  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors, kTurnsAhead>>(
+  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors, kIterationsAhead>>(
       grid, dim3(kSkinnyThreads), 0, stream, args);
 }
 
@@ -210,7 +213,7 @@ void Run(const Resources& resources, const ApplyArgs& args) {
   const int64_t rows = x.rows(), decodes = std::min<int64_t>(rows, args.num_decode_rows);
   const cudaStream_t stream = resources.stream;
   const DenseLinear* dense = resources.dense;
-  if (decodes == rows || dense == nullptr || !dense->Takes(out, x, w, epilogue)) {
+  if (decodes == rows || dense == nullptr || !dense->Supports(out, x, w, epilogue)) {
     return ApplySkinny(resources, out, x, w, epilogue);
   }
   if (decodes > 0) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kRows = 4;              // weight rows per warp
-constexpr int kTurn = 4 * kWarpSize;  // columns per iteration of a warp
+constexpr int kRows = 4;                          // weight rows per warp
+constexpr int kIterationColumns = 4 * kWarpSize;  // columns per iteration of a warp
 
 // The two kinds of weights: their row type, how a lane loads columns [k, k + 4) of a row, and the
 // minimum blocks per multiprocessor.
@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(kThreads, Weights::kMinBlocks)
                                          : Weights::RowOf(p, part, row0 + r);
   }
   float acc[kRows][kTokens] = {};
-  for (int k = warp % kWarpsK * kTurn + 4 * lane; k < in; k += kWarpsK * kTurn) {
+  for (int k = warp % kWarpsK * kIterationColumns + 4 * lane; k < in;
+       k += kWarpsK * kIterationColumns) {
     float w[kRows][4];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) Weights::Load(p, weight[r], k, w[r]);

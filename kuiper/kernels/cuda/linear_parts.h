@@ -21,7 +21,7 @@ struct LinearArgs {
   struct Part {
     const void* weight;    // values of the WeightMatrix
     const void* scales;    // scales of a quantised WeightMatrix
-    const uint8_t* zeros;  // zero points; null: all are middle_code
+    const uint8_t* zeros;  // zero points; null: all are default_zero
     const void* bias;      // [out] or null
     DType bias_dtype;
     int out;

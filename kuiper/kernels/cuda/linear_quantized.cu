@@ -33,7 +33,7 @@ using Kind = WeightFormat::Kind;
 
 constexpr int kBlock = 128;  // columns that are summed before scaling
 constexpr int kBlocks = 2;   // blocks of kBlock columns per iteration of a warp
-constexpr int kTurn = kBlocks * kBlock;
+constexpr int kIterationColumns = kBlocks * kBlock;
 constexpr int kSteps = 4;                // per block; 32 columns each: two mma of 16
 constexpr int kTokenTiles = kPanel / 8;  // maximum tiles of 8 tokens
 
@@ -108,7 +108,7 @@ class TokenTiles {
   int offset_[kTiles];
 };
 
-__device__ __forceinline__ uint32_t OfStep(uint32_t value, int step) {
+__device__ __forceinline__ uint32_t ValueOfStep(uint32_t value, int step) {
   const int quad = static_cast<int>(threadIdx.x) % kWarpSize / 4 * 4;
   return __shfl_sync(kFullWarp, value, quad + step);
 }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void MultiplyBlock(
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     rows[h].codes.Arrange(form.exchanges(), words[h]);
-    zeros[h] = Codes::Zero(weight[h].ZeroOf(rows[h].zero, form.middle_code));
+    zeros[h] = Codes::Zero(weight[h].ZeroOf(rows[h].zero, form.default_zero));
     scales[h] = __float_as_uint(ScaleValue(rows[h].scale, form.scale_type));
   }
   float sums[kTiles][4] = {};
@@ -152,7 +152,7 @@ __device__ __forceinline__ void MultiplyBlock(
       uint32_t codes[kWords];
 #pragma unroll
       for (int i = 0; i < kWords; ++i) codes[i] = words[h][s * kWords + i];
-      Codes::Factors(codes, kKind == Kind::kE4M3 ? 0 : OfStep(zeros[h], s), w[h]);
+      Codes::Factors(codes, kKind == Kind::kE4M3 ? 0 : ValueOfStep(zeros[h], s), w[h]);
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -162,8 +162,8 @@ __device__ __forceinline__ void MultiplyBlock(
       Mma<T>(sums[n], {w[0][2], w[1][2], w[0][3], w[1][3]}, {x.z, x.w});
     }
     if (s + 1 == kSteps || (form.group_ends >> s & 1) != 0) {
-      AddScaled(acc, sums, __uint_as_float(OfStep(scales[0], s)),
-                __uint_as_float(OfStep(scales[1], s)));
+      AddScaled(acc, sums, __uint_as_float(ValueOfStep(scales[0], s)),
+                __uint_as_float(ValueOfStep(scales[1], s)));
     }
   }
 }
@@ -171,14 +171,14 @@ __device__ __forceinline__ void MultiplyBlock(
 // What a lane reads of the two rows in one iteration. If kGuarded, columns may be past the last
 // one.
 template <Kind kKind>
-using TurnRows = RowBlock<kKind == Kind::kInt4 ? 4 : 8>[kBlocks][2];
+using IterationRows = RowBlock<kKind == Kind::kInt4 ? 4 : 8>[kBlocks][2];
 
 template <Kind kKind, bool kVectors, bool kGuarded>
-__device__ __forceinline__ void LoadTurn(const LinearArgs& p, const QuantizedRow (&weight)[2],
-                                         int turn, int t, TurnRows<kKind>& rows) {
+__device__ __forceinline__ void LoadIteration(const LinearArgs& p, const QuantizedRow (&weight)[2],
+                                              int begin_column, int t, IterationRows<kKind>& rows) {
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    const int column = turn + b * kBlock, step = column + 32 * t;
+    const int column = begin_column + b * kBlock, step = column + 32 * t;
     const int group = p.quantized.GroupOf(kGuarded && step >= p.in ? p.in - 1 : step);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -189,15 +189,16 @@ __device__ __forceinline__ void LoadTurn(const LinearArgs& p, const QuantizedRow
 
 // acc += the products of one iteration of a warp.
 template <Kind kKind, typename T, int kTiles, bool kVectors, bool kGuarded>
-__device__ __forceinline__ void MultiplyTurn(const LinearArgs& p, const QuantizedRow (&weight)[2],
-                                             const TokenTiles<kKind, T, kTiles, kVectors>& x,
-                                             int tiles, const TurnRows<kKind>& rows, int turn,
-                                             float (&acc)[kTiles][4]) {
+__device__ __forceinline__ void MultiplyIteration(const LinearArgs& p,
+                                                  const QuantizedRow (&weight)[2],
+                                                  const TokenTiles<kKind, T, kTiles, kVectors>& x,
+                                                  int tiles, const IterationRows<kKind>& rows,
+                                                  int begin_column, float (&acc)[kTiles][4]) {
   // Issues the loads of X for a block of columns before any is used, as far as registers allow.
   constexpr bool kAhead = kVectors && kTiles <= 4;
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    const int column = turn + b * kBlock;
+    const int column = begin_column + b * kBlock;
     if (kGuarded && column >= p.in) break;
     const auto load = [&](int n, int s) { return x.template Load<kGuarded>(n, column, s, p.in); };
     if constexpr (kAhead) {
@@ -241,36 +242,39 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
   // If registers allow, the weights of the next iteration are loaded while this one is multiplied.
   // The first iteration's loads are issued before the earlier kernels have ended.
   constexpr bool kNextAhead = kKind == Kind::kInt4 && kTiles == 1 && kVectors;
-  const int turns = warps_k * kTurn;
-  int turn = warp % warps_k * kTurn;
-  TurnRows<kKind> rows;
-  if (kNextAhead && turn + kTurn <= p.in) {
-    LoadTurn<kKind, kVectors, false>(p, weight, turn, t, rows);
+  const int column_stride = warps_k * kIterationColumns;
+  int begin_column = warp % warps_k * kIterationColumns;
+  IterationRows<kKind> rows;
+  if (kNextAhead && begin_column + kIterationColumns <= p.in) {
+    LoadIteration<kKind, kVectors, false>(p, weight, begin_column, t, rows);
   }
   AwaitEarlierKernels();
   const TokenTiles<kKind, T, kTiles, kVectors> x(p, first_token, lane);
   float acc[1][kTiles][4] = {};
   if constexpr (kVectors) {
 #pragma unroll 1
-    for (; turn + kTurn <= p.in; turn += turns) {
+    for (; begin_column + kIterationColumns <= p.in; begin_column += column_stride) {
       if constexpr (kNextAhead) {
-        TurnRows<kKind> next;
-        if (turn + turns + kTurn <= p.in) {
-          LoadTurn<kKind, kVectors, false>(p, weight, turn + turns, t, next);
+        IterationRows<kKind> next;
+        if (begin_column + column_stride + kIterationColumns <= p.in) {
+          LoadIteration<kKind, kVectors, false>(p, weight, begin_column + column_stride, t, next);
         }
-        MultiplyTurn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows, turn, acc[0]);
+        MultiplyIteration<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows,
+                                                             begin_column, acc[0]);
 #pragma unroll
         for (int i = 0; i < 2 * kBlocks; ++i) rows[i / 2][i % 2] = next[i / 2][i % 2];
       } else {
-        LoadTurn<kKind, kVectors, false>(p, weight, turn, t, rows);
-        MultiplyTurn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows, turn, acc[0]);
+        LoadIteration<kKind, kVectors, false>(p, weight, begin_column, t, rows);
+        MultiplyIteration<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows,
+                                                             begin_column, acc[0]);
       }
     }
   }
 #pragma unroll 1
-  for (; turn < p.in; turn += turns) {
-    LoadTurn<kKind, kVectors, true>(p, weight, turn, t, rows);
-    MultiplyTurn<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, rows, turn, acc[0]);
+  for (; begin_column < p.in; begin_column += column_stride) {
+    LoadIteration<kKind, kVectors, true>(p, weight, begin_column, t, rows);
+    MultiplyIteration<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, rows, begin_column,
+                                                        acc[0]);
   }
   StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc, reduce);
 }
@@ -279,7 +283,8 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
 // device; each warp must have columns.
 int WarpsAlongK(int num_outputs, int in) {
   const int wanted = num_outputs <= 16384 ? 8 : num_outputs <= 65536 ? 4 : 2;
-  return std::min(wanted, static_cast<int>(std::bit_floor(unsigned(CeilDiv(in, kTurn)))));
+  return std::min(wanted,
+                  static_cast<int>(std::bit_floor(unsigned(CeilDiv(in, kIterationColumns)))));
 }
 
 template <Kind kKind, typename T, int kTiles, bool kVectors>
@@ -304,8 +309,8 @@ void ApplyFactors(cudaStream_t stream, LinearArgs& args, int num_outputs) {
 }
 
 template <Kind kKind>
-void ApplyKind(cudaStream_t stream, LinearArgs& args, DType factor_type, int num_outputs) {
-  if (factor_type == DType::kF16) return ApplyFactors<kKind, Half>(stream, args, num_outputs);
+void ApplyKind(cudaStream_t stream, LinearArgs& args, DType operand_type, int num_outputs) {
+  if (operand_type == DType::kF16) return ApplyFactors<kKind, Half>(stream, args, num_outputs);
   return ApplyFactors<kKind, BFloat16>(stream, args, num_outputs);
 }
 
@@ -315,11 +320,11 @@ void ApplyQuantized(cudaStream_t stream, LinearArgs& args, const WeightFormat& f
                     int num_outputs) {
   switch (format.kind) {
     case Kind::kInt4:
-      return ApplyKind<Kind::kInt4>(stream, args, format.factor_type, num_outputs);
+      return ApplyKind<Kind::kInt4>(stream, args, format.operand_type, num_outputs);
     case Kind::kInt8:
-      return ApplyKind<Kind::kInt8>(stream, args, format.factor_type, num_outputs);
+      return ApplyKind<Kind::kInt8>(stream, args, format.operand_type, num_outputs);
     case Kind::kE4M3:
-      return ApplyKind<Kind::kE4M3>(stream, args, format.factor_type, num_outputs);
+      return ApplyKind<Kind::kE4M3>(stream, args, format.operand_type, num_outputs);
     default:
       KU_CHECK(false, "dense weights");
   }

@@ -11,7 +11,7 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kHeld = 2;  // iterations that RmsNorm keeps in registers: 4096 elements
+constexpr int kRegisterChunks = 2;  // iterations that RmsNorm keeps in registers: 4096 elements
 
 __global__ void __launch_bounds__(kMaxThreads, 4)
     RmsNormKernel(const __grid_constant__ MatrixArg out, const __grid_constant__ MatrixArg x,
@@ -19,9 +19,9 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   KU_SHARED(shared, float[kWarpSize]);
   const int64_t t = blockIdx.x;
   const int first = static_cast<int>(threadIdx.x) * 8, step = static_cast<int>(blockDim.x) * 8;
-  float v[kHeld][8], w[kHeld][8];
+  float v[kRegisterChunks][8], w[kRegisterChunks][8];
 #pragma unroll
-  for (int c = 0; c < kHeld; ++c) {
+  for (int c = 0; c < kRegisterChunks; ++c) {
     const int i = first + c * step;
     if (i < n) LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, w[c]);
   }
@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
     for (int j = 0; j < 8; ++j) sum = fmaf(chunk[j], chunk[j], sum);
   };
 #pragma unroll
-  for (int c = 0; c < kHeld; ++c) {
+  for (int c = 0; c < kRegisterChunks; ++c) {
     const int i = first + c * step;
     if (i >= n) break;
     LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v[c]);
     add(v[c]);
   }
-  for (int i = first + kHeld * step; i < n; i += step) {
+  for (int i = first + kRegisterChunks * step; i < n; i += step) {
     float chunk[8];
     LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, chunk);
     add(chunk);
@@ -51,11 +51,11 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
     StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, chunk);
   };
 #pragma unroll
-  for (int c = 0; c < kHeld; ++c) {
+  for (int c = 0; c < kRegisterChunks; ++c) {
     const int i = first + c * step;
     if (i < n) store(i, v[c], w[c]);
   }
-  for (int i = first + kHeld * step; i < n; i += step) {
+  for (int i = first + kRegisterChunks * step; i < n; i += step) {
     float chunk[8], weights[8];
     LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, chunk);
     LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, weights);

@@ -17,8 +17,8 @@ struct QuantizedRow {
   bool has_zeros;
 
   // Returns the zero point of a group; `loaded` was read from `zeros`.
-  __device__ __forceinline__ uint32_t ZeroOf(uint32_t loaded, uint32_t middle_code) const {
-    return has_zeros ? loaded : middle_code;
+  __device__ __forceinline__ uint32_t ZeroOf(uint32_t loaded, uint32_t default_zero) const {
+    return has_zeros ? loaded : default_zero;
   }
 };
 
@@ -50,7 +50,7 @@ struct QuantizedForm {
   WeightFormat::Kind kind;
   DType scale_type;
   int code_bits;
-  uint32_t middle_code;
+  uint32_t default_zero;
   int group_rows;
   int64_t column_groups;  // groups per row
   int64_t row_bytes;      // bytes of a row of quantised values
@@ -82,7 +82,7 @@ struct QuantizedForm {
     static_assert(kCount % 2 == 0 && WeightFormat::kQuantum % kCount == 0);
     const int group = GroupOf(column);
     const float scale = ScaleValue(LoadScale(row.scales, scale_type, group), scale_type);
-    const float zero = static_cast<float>(row.ZeroOf(__ldg(row.zeros + group), middle_code));
+    const float zero = static_cast<float>(row.ZeroOf(__ldg(row.zeros + group), default_zero));
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
       uint32_t codes[2];
@@ -110,7 +110,7 @@ inline QuantizedForm MakeQuantizedForm(const WeightFormat& format, int in) {
   form.kind = format.kind;
   form.scale_type = format.scale_type;
   form.code_bits = format.code_bits();
-  form.middle_code = static_cast<uint32_t>(format.middle_code());
+  form.default_zero = static_cast<uint32_t>(format.default_zero());
   form.group_rows = format.group_rows;
   form.column_groups = format.column_groups(in);
   form.row_bytes = format.RowBytes(in);

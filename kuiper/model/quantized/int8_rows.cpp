@@ -23,7 +23,7 @@ WeightFormat Int8RowsFormat() {
 
 bool QuantizeRows(const char* from, DType dtype, int64_t rows, int64_t in, char* codes,
                   float* scales) {
-  const float middle = static_cast<float>(Int8RowsFormat().middle_code());
+  const float middle = static_cast<float>(Int8RowsFormat().default_zero());
   const auto element = static_cast<int64_t>(DTypeBytes(dtype));
   float values[kGroup];
   for (int64_t row = 0; row < rows; ++row) {

@@ -9,10 +9,11 @@
 namespace kuiper {
 
 // Writes random codes. Any code may occur except the NaN codes of E4M3.
-void MakeUpCodes(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
+void FillRandomCodes(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
 // Writes random zero points, one code per byte.
-void MakeUpZeros(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
+void FillRandomZeros(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
 // Writes small positive scales, which make weights about as large as trained ones.
-void MakeUpScales(const WeightFormat& format, std::mt19937_64& random, char* out, int64_t bytes);
+void FillRandomScales(const WeightFormat& format, std::mt19937_64& random, char* out,
+                      int64_t bytes);
 
 }  // namespace kuiper

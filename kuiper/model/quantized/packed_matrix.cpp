@@ -144,7 +144,7 @@ StatusOr<std::optional<PackedMatrix>> FindPacked(const QuantizationConfig& confi
         "belongs to " + std::to_string(tensors.in()) + " inputs, which are not a multiple of 32",
         "use the model without quantisation");
   }
-  if (!config.FormatOf(tensors.in(), DType::kF32).HasUnits(tensors.in())) {
+  if (!config.FormatOf(tensors.in(), DType::kF32).SupportsGroups(tensors.in())) {
     return TensorError(*codes,
                        "has groups of " + std::to_string(config.group_columns) +
                            " columns (supported: 32, 64, multiples of 128, whole rows)",

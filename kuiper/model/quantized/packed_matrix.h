@@ -54,7 +54,7 @@ struct PackedTensor {
 };
 
 struct PackedMatrix {
-  WeightFormat format;  // without factor_type
+  WeightFormat format;  // without operand_type
   PackedTensor values = {}, scales = {}, zeros = {};
 
   // Bytes of the resulting WeightMatrix.

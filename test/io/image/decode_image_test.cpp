@@ -64,7 +64,7 @@ TEST(DecodeImageTest, FramesAreThoseOfPillow) {
       digests.push_back(test::Sha256Text(frame));
       return true;
     };
-    const Status played = is_gif ? PlayGif(file, sink) : PlayWebp(file, sink);
+    const Status played = is_gif ? ForEachGifFrame(file, sink) : ForEachWebpFrame(file, sink);
     ASSERT_TRUE(played.ok()) << played.message();
     ASSERT_EQ(digests.size(), frames->items.size()) << name;
     double seconds = 0;

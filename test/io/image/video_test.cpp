@@ -217,7 +217,8 @@ TEST(VideoTest, AnimationsAreVideos) {
       return true;
     };
     const ImageFile file = test::FileOf(bytes, name);
-    ASSERT_TRUE((name.ends_with("gif") ? PlayGif(file, keep) : PlayWebp(file, keep)).ok());
+    ASSERT_TRUE(
+        (name.ends_with("gif") ? ForEachGifFrame(file, keep) : ForEachWebpFrame(file, keep)).ok());
     // 12 frames of 0.1 s give the minimum of 4; 3 frames give 3.
     const std::vector<int> taken =
         frames.size() == 12 ? std::vector<int>{0, 4, 7, 11} : std::vector<int>{0, 1, 2, 2};

@@ -12,7 +12,7 @@
 
 namespace kuiper {
 
-class SequenceLine {
+class SequenceQueue {
  public:
   // Adds a new sequence, which neither waits nor runs yet.
   Sequence& Add(std::unique_ptr<Sequence> seq);
@@ -36,7 +36,7 @@ class SequenceLine {
   void Wait(Sequence& seq);
   void Run(Sequence& seq);
   // Call when a running sequence has released its pages: it waits again, unless it is paused.
-  void PutBack(Sequence& seq);
+  void Preempt(Sequence& seq);
 
   // The head of the queue of waiting sequences; null if it is empty.
   Sequence* first() const { return waiting_.empty() ? nullptr : waiting_.begin()->second; }
@@ -44,7 +44,7 @@ class SequenceLine {
   // True if each source page of the copies belongs to a running sequence.
   bool HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const;
   int num_running() const { return static_cast<int>(running_.size()); }
-  int num_seats() const;  // reserved for running sequences and their future forks
+  int num_reserved_seqs() const;  // reserved for running sequences and their future forks
   int num_waiting() const { return static_cast<int>(waiting_.size()); }
   bool empty() const { return by_id_.empty(); }
 
@@ -52,7 +52,7 @@ class SequenceLine {
   // head changes or a running sequence leaves.
   void RefuseFirst() { first_is_refused_ = true; }
   // A running sequence released something other than a page: retry the head of the queue.
-  void AskFirstAgain() { first_is_refused_ = false; }
+  void RetryFirst() { first_is_refused_ = false; }
   bool first_is_refused() const { return first_is_refused_; }
 
  private:

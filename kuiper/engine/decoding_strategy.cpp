@@ -1,4 +1,4 @@
-#include "kuiper/engine/answering.h"
+#include "kuiper/engine/decoding_strategy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -60,13 +60,14 @@ FinishReason AnswerRules::LimitReached(const Request& request, size_t num_genera
   return is_full && on_full != OnFull::kSlide ? FinishReason::kContext : FinishReason::kNone;
 }
 
-void AnswerDesk::Finish(TokenEvent event, Completion completion) {
+void AnswerContext::Finish(TokenEvent event, Completion completion) {
   finished.emplace(std::pair(event.request, event.sample), std::move(completion));
   events.push_back(std::move(event));
 }
 
-std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const AnswerRules& rules, const Request& request,
-                                                   int64_t request_id, int64_t id) const {
+std::unique_ptr<Sequence> AnswerContext::MakeSequence(const AnswerRules& rules,
+                                                      const Request& request, int64_t request_id,
+                                                      int64_t id) const {
   auto seq = std::make_unique<Sequence>();
   seq->id = id;
   seq->request = request_id;
@@ -80,8 +81,8 @@ std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const AnswerRules& rules, con
   seq->min_new_tokens = request.min_new_tokens;
   seq->hidden_of = request.hidden_of;
   if (request.num_prompt_logprobs.has_value()) seq->next_prompt_row = 0;
-  if (const auto it = patches.find(request_id); it != patches.end()) {
-    seq->patches = it->second.spans;
+  if (const auto it = overrides.find(request_id); it != overrides.end()) {
+    seq->overrides = it->second.spans;
     seq->keys = it->second.keys;
   }
   if (!request.cache_salt.empty()) {

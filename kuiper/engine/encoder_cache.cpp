@@ -1,4 +1,4 @@
-#include "kuiper/engine/source_cache.h"
+#include "kuiper/engine/encoder_cache.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace kuiper {
 
-void SourceCache::Add(int64_t source, int64_t num_rows) {
+void EncoderCache::Add(int64_t source, int64_t num_rows) {
   const bool is_new = entries_.try_emplace(source, Entry{.num_rows = num_rows}).second;
   KU_CHECK(is_new, "two sources have the same number");
 }
 
-bool SourceCache::Hold(std::span<const int64_t> sources) {
+bool EncoderCache::Hold(std::span<const int64_t> sources) {
   int64_t more = 0;  // rows that are not held yet
   for (const int64_t source : sources) {
     const Entry& entry = entries_.at(source);
@@ -32,7 +32,7 @@ bool SourceCache::Hold(std::span<const int64_t> sources) {
   return true;
 }
 
-void SourceCache::Release(std::span<const int64_t> sources) {
+void EncoderCache::Release(std::span<const int64_t> sources) {
   for (const int64_t source : sources) {
     Entry& entry = entries_.at(source);
     KU_CHECK(entry.num_holders > 0, "the source is not held");
@@ -41,7 +41,7 @@ void SourceCache::Release(std::span<const int64_t> sources) {
   }
 }
 
-void SourceCache::EvictOldest() {
+void EncoderCache::EvictOldest() {
   auto oldest = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& entry = it->second;

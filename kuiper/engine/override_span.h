@@ -14,7 +14,7 @@ namespace kuiper {
 // A grid of tokens, row by row. All its tokens have the same position on axis 0; axis 1 counts rows
 // and axis 2 columns. Text has the same position on all axes, and continues after the largest
 // position of the grid.
-struct PatchSpan {
+struct OverrideSpan {
   int32_t begin = 0;     // the first token
   int32_t position = 0;  // position of the first token, on all axes
   int32_t rows = 0, columns = 0;
@@ -31,10 +31,10 @@ struct PatchSpan {
 
 // Appends the patches of tokens [begin, end) of a sequence with these spans. Rows are counted from
 // `begin`, as in an entry that begins there.
-void AppendPatches(std::span<const PatchSpan> spans, int32_t begin, int32_t end,
-                   std::vector<StepPlan::Patch>* patches);
+void AppendOverrides(std::span<const OverrideSpan> spans, int32_t begin, int32_t end,
+                     std::vector<StepPlan::EmbeddingOverride>* overrides);
 // Appends the positions on `axis` of tokens [begin, end) of a sequence. `spans` ascend.
-void AppendPositions(std::span<const PatchSpan> spans, int32_t begin, int32_t end, int axis,
+void AppendPositions(std::span<const OverrideSpan> spans, int32_t begin, int32_t end, int axis,
                      std::vector<int32_t>* positions);
 
 }  // namespace kuiper

@@ -33,7 +33,7 @@ Request Digested(int length, int vocab, float temperature, int seed = 1) {
 // Runs the request on a contiguous engine, alternating steps with the requests of `engine`.
 Completion RunBeside(Engine& engine, const Request& request) {
   const int num_tokens = static_cast<int>(request.prompt.size()) + request.max_new_tokens;
-  auto beside = engine.ContiguousBeside(num_tokens);
+  auto beside = engine.MakeContiguousEngine(num_tokens);
   EXPECT_TRUE(beside.ok()) << beside.status().message();
   if (!beside.ok()) return {};
   EXPECT_FALSE((*beside)->config().paged);
@@ -46,7 +46,7 @@ Completion RunBeside(Engine& engine, const Request& request) {
   return id.ok() ? (*beside)->Take(*id).value() : Completion{};
 }
 
-TEST(ContiguousBeside, HasTheBitsOfThePagedEngine) {
+TEST(MakeContiguousEngine, HasTheBitsOfThePagedEngine) {
   for (const char* golden : {"qwen3-gqa2-d128-f32", "qwen3-gqa2-d64-long-f32"}) {
     for (const int page_size : {4, 16}) {
       for (const bool graph : {false, true}) {
@@ -82,7 +82,7 @@ TEST(ContiguousBeside, HasTheBitsOfThePagedEngine) {
   }
 }
 
-TEST(ContiguousBeside, AnotherKvCacheIsSeenInTheDigests) {
+TEST(MakeContiguousEngine, AnotherKvCacheIsSeenInTheDigests) {
   EngineConfig config = PagedConfig("qwen3-gqa2-d128-f32", 4);
   const auto exact = Create(config);
   config.kv_format = KvFormat{KvFormat::Kind::kInt8};
@@ -99,7 +99,7 @@ TEST(ContiguousBeside, AnotherKvCacheIsSeenInTheDigests) {
   EXPECT_EQ(RunBeside(*rounded, request).logit_digests, b.logit_digests);
 }
 
-TEST(ContiguousBeside, TakesNoMemoryThatThePlanDoesNotLeave) {
+TEST(MakeContiguousEngine, TakesNoMemoryThatThePlanDoesNotLeave) {
   EngineConfig config = GoldenConfig("qwen3-gqa2-d64-long-f32");
   config.page_size = 16;
   const auto engine = Create(config);
@@ -107,7 +107,7 @@ TEST(ContiguousBeside, TakesNoMemoryThatThePlanDoesNotLeave) {
   const int context = engine->config().max_context;
   const MemoryPlan& plan = engine->memory_plan();
   EXPECT_LE(engine->memory_in_use(), plan.total_bytes());
-  const auto beside = engine->ContiguousBeside(context);
+  const auto beside = engine->MakeContiguousEngine(context);
   ASSERT_TRUE(beside.ok()) << beside.status().message();
   const MemoryPlan small = (*beside)->memory_plan();
   EXPECT_EQ(small.weight_bytes, 0u);
@@ -124,7 +124,7 @@ TEST(ContiguousBeside, TakesNoMemoryThatThePlanDoesNotLeave) {
     const size_t budget = (*tight)->memory_plan().budget_bytes;
     const size_t room = budget - std::min(budget, (*tight)->memory_in_use());
     if (room >= small.total_bytes()) continue;
-    const auto refused = (*tight)->ContiguousBeside(context);
+    const auto refused = (*tight)->MakeContiguousEngine(context);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
     EXPECT_NE(refused.status().message().find("a run without pages needs"), std::string::npos);

@@ -11,9 +11,9 @@
 
 namespace kuiper {
 
-class SourceCache {
+class EncoderCache {
  public:
-  explicit SourceCache(int64_t max_rows) : max_rows_(max_rows) {}
+  explicit EncoderCache(int64_t max_rows) : max_rows_(max_rows) {}
 
   int64_t max_rows() const { return max_rows_; }
   // Adds an unknown source with num_rows rows, which are not in memory.

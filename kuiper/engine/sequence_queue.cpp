@@ -1,4 +1,4 @@
-#include "kuiper/engine/sequence_line.h"
+#include "kuiper/engine/sequence_queue.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,19 +8,19 @@
 
 namespace kuiper {
 
-Sequence& SequenceLine::Add(std::unique_ptr<Sequence> seq) {
+Sequence& SequenceQueue::Add(std::unique_ptr<Sequence> seq) {
   Sequence& added = *seq;
   const bool is_new = by_id_.try_emplace(added.id, std::move(seq)).second;
   KU_CHECK(is_new, "two sequences have the same id");
   return added;
 }
 
-Sequence* SequenceLine::Find(int64_t id) const {
+Sequence* SequenceQueue::Find(int64_t id) const {
   const auto it = by_id_.find(id);
   return it == by_id_.end() ? nullptr : it->second.get();
 }
 
-std::unique_ptr<Sequence> SequenceLine::Remove(int64_t id) {
+std::unique_ptr<Sequence> SequenceQueue::Remove(int64_t id) {
   const auto it = by_id_.find(id);
   if (it == by_id_.end()) return nullptr;
   std::unique_ptr<Sequence> seq = std::move(it->second);
@@ -30,14 +30,14 @@ std::unique_ptr<Sequence> SequenceLine::Remove(int64_t id) {
   return seq;
 }
 
-void SequenceLine::Wait(Sequence& seq) {
+void SequenceQueue::Wait(Sequence& seq) {
   Leave(seq);
   seq.place = Sequence::Place::kWaiting;
   const auto added = waiting_.emplace(seq.rank, &seq).first;
   if (added == waiting_.begin()) first_is_refused_ = false;
 }
 
-void SequenceLine::Run(Sequence& seq) {
+void SequenceQueue::Run(Sequence& seq) {
   Leave(seq);
   seq.place = Sequence::Place::kRunning;
   const auto at = std::upper_bound(
@@ -46,7 +46,7 @@ void SequenceLine::Run(Sequence& seq) {
   running_.insert(at, &seq);
 }
 
-bool SequenceLine::HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const {
+bool SequenceQueue::HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const {
   return std::ranges::all_of(copies, [this](const StepPlan::PageCopy& copy) {
     return std::ranges::any_of(running_, [&](const Sequence* seq) {
       return std::ranges::find(seq->pages, copy.from) != seq->pages.end();
@@ -54,18 +54,18 @@ bool SequenceLine::HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) c
   });
 }
 
-int SequenceLine::num_seats() const {
+int SequenceQueue::num_reserved_seqs() const {
   return std::accumulate(running_.begin(), running_.end(), 0,
-                         [](int sum, const Sequence* seq) { return sum + seq->num_seats; });
+                         [](int sum, const Sequence* seq) { return sum + seq->num_reserved_seqs; });
 }
 
-void SequenceLine::PutBack(Sequence& seq) {
+void SequenceQueue::Preempt(Sequence& seq) {
   Leave(seq);
-  if (!seq.rests) Wait(seq);
+  if (!seq.is_paused) Wait(seq);
   first_is_refused_ = false;
 }
 
-void SequenceLine::Leave(Sequence& seq) {
+void SequenceQueue::Leave(Sequence& seq) {
   if (seq.place == Sequence::Place::kWaiting) {
     waiting_.erase(seq.rank);
   } else if (seq.place == Sequence::Place::kRunning) {

@@ -1,21 +1,21 @@
-#include "kuiper/engine/patch_span.h"
+#include "kuiper/engine/override_span.h"
 
 #include <algorithm>
 
 namespace kuiper {
 
-void AppendPatches(std::span<const PatchSpan> spans, int32_t begin, int32_t end,
-                   std::vector<StepPlan::Patch>* patches) {
-  for (const PatchSpan& span : spans) {
+void AppendOverrides(std::span<const OverrideSpan> spans, int32_t begin, int32_t end,
+                     std::vector<StepPlan::EmbeddingOverride>* overrides) {
+  for (const OverrideSpan& span : spans) {
     const int32_t first = std::max(span.begin, begin), last = std::min(span.end(), end);
     if (first >= last) continue;
-    patches->push_back({.rows = {first - begin, last - begin},
-                        .source = span.source,
-                        .first_row = span.first_row + first - span.begin});
+    overrides->push_back({.rows = {first - begin, last - begin},
+                          .source = span.source,
+                          .first_row = span.first_row + first - span.begin});
   }
 }
 
-void AppendPositions(std::span<const PatchSpan> spans, int32_t begin, int32_t end, int axis,
+void AppendPositions(std::span<const OverrideSpan> spans, int32_t begin, int32_t end, int axis,
                      std::vector<int32_t>* positions) {
   if (spans.empty() && end == begin + 1) {  // the most frequent case: decoding text
     positions->push_back(begin);

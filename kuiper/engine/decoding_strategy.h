@@ -44,14 +44,14 @@ struct AnswerRules {
 
 // State that all answers of an engine share: the scheduler, which holds their sequences, and the
 // events and completions that no caller has taken yet.
-struct AnswerDesk {
-  explicit AnswerDesk(Scheduler& s) : scheduler(s) {}
+struct AnswerContext {
+  explicit AnswerContext(Scheduler& s) : scheduler(s) {}
 
   Scheduler& scheduler;
   int64_t next_sequence = 1;
   std::vector<TokenEvent> events;
   std::map<std::pair<int64_t, int>, Completion> finished;  // by request and sample
-  std::map<int64_t, PromptPatches> patches;                // for requests with pictures
+  std::map<int64_t, PromptPictures> overrides;             // for requests with pictures
 
   // Reserves `count` consecutive ids and returns the first.
   int64_t NewSequences(int count) { return std::exchange(next_sequence, next_sequence + count); }
@@ -62,12 +62,12 @@ struct AnswerDesk {
   void Finish(TokenEvent event, Completion completion);
 };
 
-class Answering {
+class DecodingStrategy {
  public:
   // Returns the logits row [vocab] f32 that sampled[row] was drawn from; valid until the next call.
   using Logits = std::function<std::span<const float>(int row)>;
 
-  virtual ~Answering() = default;
+  virtual ~DecodingStrategy() = default;
 
   // Called when a step that computes the sequence was launched.
   virtual void OnLaunch(int64_t sequence) = 0;
@@ -89,7 +89,7 @@ class Answering {
   // Called when the tokens that Choose returned have been appended to the sequence.
   virtual void OnTokens(int64_t sequence, std::span<const int32_t> tokens) = 0;
   // Called when a sequence is paused, after all tokens of the step are delivered.
-  virtual void OnRest() {}
+  virtual void OnPaused() {}
   // Called when the sequence got no token and cannot continue. Ends at least its answer.
   virtual void End(int64_t sequence, FinishReason reason, const Status& error) = 0;
   // Ends one answer, or all, with FinishReason::kInterrupt; answers that have ended are ignored.

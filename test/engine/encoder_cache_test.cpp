@@ -1,4 +1,4 @@
-#include "kuiper/engine/source_cache.h"
+#include "kuiper/engine/encoder_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using Sources = std::vector<int64_t>;
 
 TEST(SourceCacheTest, WhoIsHeldStaysAndTheOldestOfTheOthersMakesRoom) {
-  SourceCache cache(10);
+  EncoderCache cache(10);
   for (int64_t source = 1; source <= 4; ++source) cache.Add(source, 4);
   EXPECT_TRUE(cache.Hold(Sources{1, 2}));
   EXPECT_FALSE(cache.Hold(Sources{3})) << "12 rows";
@@ -30,7 +30,7 @@ TEST(SourceCacheTest, WhoIsHeldStaysAndTheOldestOfTheOthersMakesRoom) {
 }
 
 TEST(SourceCacheTest, SeveralHoldOneAndItCountsOnce) {
-  SourceCache cache(5);
+  EncoderCache cache(5);
   cache.Add(1, 5);
   EXPECT_TRUE(cache.Hold(Sources{1}));
   EXPECT_TRUE(cache.Hold(Sources{1}));
@@ -44,7 +44,7 @@ TEST(SourceCacheTest, SeveralHoldOneAndItCountsOnce) {
 }
 
 TEST(SourceCacheTest, WhoGetsItsPlaceBackInTimeDoesNotLoseIt) {
-  SourceCache cache(4);
+  EncoderCache cache(4);
   cache.Add(1, 4);
   cache.Add(2, 4);
   EXPECT_TRUE(cache.Hold(Sources{1}));
@@ -57,7 +57,7 @@ TEST(SourceCacheTest, WhoGetsItsPlaceBackInTimeDoesNotLoseIt) {
 
 TEST(SourceCacheTest, RandomOperationsKeepTheBudget) {
   std::mt19937 rng(7);
-  SourceCache cache(50);
+  EncoderCache cache(50);
   std::map<int64_t, int> rows, holders;
   std::set<int64_t> in_memory;  // as a store would have them
   for (int64_t source = 0; source < 20; ++source) {

@@ -1,5 +1,5 @@
 // Answering classes that the engine does not have, run by the engine's own loop.
-#include "kuiper/engine/answering.h"
+#include "kuiper/engine/decoding_strategy.h"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,15 @@ namespace kuiper {
 namespace {
 
 // Answers with sequences of `length` tokens each; subclasses define how sequences are used.
-class HandMade : public Answering {
+class HandMade : public DecodingStrategy {
  public:
-  HandMade(AnswerDesk& desk, int64_t id, const Request& request, int64_t first, size_t length)
-      : desk_(desk), id_(id), request_(request), length_(length), sequences_{first}, answers_(1) {}
+  HandMade(AnswerContext& context, int64_t id, const Request& request, int64_t first, size_t length)
+      : context_(context),
+        id_(id),
+        request_(request),
+        length_(length),
+        sequences_{first},
+        answers_(1) {}
 
   void OnLaunch(int64_t) override { ++num_launched_; }
   bool MayRunAhead(int64_t) const override { return false; }
@@ -32,12 +37,12 @@ class HandMade : public Answering {
     Completion& answer = answers_.at(sample);
     answer.finish = reason;
     answer.error = error;
-    desk_.scheduler.Finish(sequence);
+    context_.scheduler.Finish(sequence);
     TokenEvent event;
     event.request = id_;
     event.sample = sample;
     event.finish = reason;
-    desk_.Finish(std::move(event), answer);
+    context_.Finish(std::move(event), answer);
     ++num_ended_;
   }
   void Abort(std::optional<int>) override {
@@ -54,7 +59,7 @@ class HandMade : public Answering {
                             sequences_.begin());
   }
 
-  AnswerDesk& desk_;
+  AnswerContext& context_;
   int64_t id_;
   Request request_;
   size_t length_;
@@ -80,11 +85,11 @@ class ForksOnce : public HandMade {
   }
   void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override {
     if (sequences_.size() == 1) {
-      sequences_.push_back(desk_.NewSequences(1));
+      sequences_.push_back(context_.NewSequences(1));
       answers_.emplace_back().tokens = {second_};
-      auto child = desk_.MakeSequence(AnswerRules(), request_, id_, sequences_[1]);
+      auto child = context_.MakeSequence(AnswerRules(), request_, id_, sequences_[1]);
       child->tokens.push_back(second_);
-      EXPECT_TRUE(desk_.scheduler.Fork(sequence, std::move(child)).ok());
+      EXPECT_TRUE(context_.scheduler.Fork(sequence, std::move(child)).ok());
     }
     HandMade::OnTokens(sequence, tokens);
   }
@@ -106,8 +111,8 @@ class EvenIds : public HandMade {
     }
     return {};
   }
-  void OnRest() override {
-    desk_.scheduler.Append(sequences_[0], next_);
+  void OnPaused() override {
+    context_.scheduler.Append(sequences_[0], next_);
     HandMade::OnTokens(sequences_[0], {&next_, 1});
   }
 
@@ -132,8 +137,8 @@ template <typename T>
 int64_t Add(EngineParts& parts, const std::vector<int32_t>& prompt, size_t length) {
   Request request;
   request.prompt = prompt;
-  const auto make = [&](AnswerDesk& desk, int64_t id, int64_t first) {
-    return std::make_unique<T>(desk, id, request, first, length);
+  const auto make = [&](AnswerContext& context, int64_t id, int64_t first) {
+    return std::make_unique<T>(context, id, request, first, length);
   };
   return parts.requests->Add(request, make).value();
 }
