@@ -124,7 +124,7 @@ class Languages(unittest.TestCase):
         ratios = [number for row in tables(self.english["How fast"])[2:] for cell in row[1:] for number in cell]
         self.assertGreater(len(ratios), 20)
         for ratio in ratios:
-            self.assertIn(f"| {ratio} (", read("docs/benchmarks.md"))
+            self.assertIn(f"| {ratio} (", read("docs/comparisons.md"))
 
     def test_anchors(self):
         for name in ("README.md", "README.zh.md"):

@@ -10,7 +10,7 @@ programs took more than --max-foreign of a core is dropped. The ids that prompts
 
 Peers, each in a Python of its own (--python NAME=PATH, by default this one):
     llama        pip install llama-cpp-python (it builds llama.cpp from the sources it brings, for this machine)
-    ik           ik-llama-cpp-python (docs/benchmarks.md says how it is built); it reads the same file
+    ik           ik-llama-cpp-python (docs/comparisons.md says how it is built); it reads the same file
     openvino     pip install openvino-genai (it computes in BF16 and takes its own type for keys and values)
     onnxruntime  pip install onnxruntime-genai; --onnx FOLDER, which its model builder wrote from FOLDER/model
 Needs numpy. The random weights of the shapes are written to --folder first: 4 GB for Qwen3-0.6B. With --weights int8 and
