@@ -1,6 +1,6 @@
 // Converts text to token ids and a token id to bytes. Two implementations: BPE (byte-level or
 // SentencePiece-like) from a tokenizer.json, and SentencePiece .model files. Called by the engine,
-// the programs and chat_template.h; independent of models and templates.
+// the programs and chat_message.h; independent of models and templates.
 #pragma once
 
 #include <cstdint>
