@@ -1,5 +1,5 @@
-// Where tests find data. Shared() is the large data set that lives beside the project, not in it;
-// use KU_REQUIRE_SHARED(path) at the start of a test that needs a file or folder of it.
+// Where tests find data. Shared() is the large data set in a folder next to the project. A test
+// that needs a file or folder of it begins with KU_REQUIRE_SHARED(path).
 #pragma once
 
 #include <gtest/gtest.h>

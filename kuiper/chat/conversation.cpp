@@ -33,7 +33,7 @@ ChatOptions OptionsOf(const TemplateOptions& options) {
   return chat;
 }
 
-// What a message with a picture is where none can be shown.
+// The error for a message with a picture if the model takes text only.
 Status NoPictures(size_t message) {
   return Status(StatusCode::kInput, "message " + std::to_string(message) +
                                         " holds an image, but the model takes text only");
@@ -43,7 +43,7 @@ size_t FirstWithMedia(const std::vector<Message>& messages) {
   return std::find_if(messages.begin(), messages.end(), HasMedia) - messages.begin();
 }
 
-// The ids with as many pads as the pictures have tokens. Needs their sizes, not their pixels.
+// Repeats each placeholder as often as its picture has tokens. Needs sizes of pictures, not pixels.
 StatusOr<std::vector<int32_t>> WithPads(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                                         const std::vector<const VisionInput*>& pictures,
                                         const VisionTokens& tokens) {
@@ -80,7 +80,7 @@ Status TakeImages(const std::vector<Message>& messages, const TemplateOptions& o
   return OkStatus();
 }
 
-// Whether the answer has ids that would be taken for places of pictures.
+// True if the answer has ids that a prompt would take for placeholders of pictures.
 bool HasPads(const Completion& answer, const PictureReader* pictures) {
   return pictures != nullptr &&
          std::any_of(answer.tokens.begin(), answer.tokens.end(), [&](int32_t id) {
@@ -103,13 +103,14 @@ StatusOr<std::vector<Segment>> Render(const Conversation& conversation,
   return chat_template.Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
 }
 
-// Both were rendered, and to the same text.
+// True if both were rendered to the same text.
 bool IsSamePrompt(const StatusOr<std::vector<Segment>>& a,
                   const StatusOr<std::vector<Segment>>& b) {
   return a.ok() && b.ok() && JoinSegments(*a) == JoinSegments(*b);
 }
 
-// The first message whose calls of tools the template has to show; ids stand for theirs.
+// The first message whose calls of tools the template has to show. A message with ids shows its
+// own.
 std::optional<size_t> FirstWithCalls(const std::vector<Message>& messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].ids.empty() && !messages[i].tool_calls.empty()) return i;
@@ -121,8 +122,8 @@ std::optional<size_t> FirstWithCalls(const std::vector<Message>& messages) {
 
 std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions& options,
                                  bool exact_ids, const Tokenizer& tokenizer) {
-  // A stop string cut the text, so the ids say more than the text. Stripped reasoning moves the
-  // answer to other positions: its keys and values are of no use, the template's text is.
+  // After a cut by a stop string, the ids hold more than the text. If the template strips
+  // reasoning, the answer moves to other positions and its keys and values are useless.
   const bool same_text = answer.finish != FinishReason::kStopString;
   if (!exact_ids || !same_text || HasPads(answer, options.pictures) ||
       (answer.has_reasoning && !KeepsThinking(options)))
@@ -138,8 +139,8 @@ std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions
 
 void Conversation::SetMessages(std::vector<Message> messages) {
   system_.reset();
-  // A message with more than a text stays a message, and so does an empty one, which is not the
-  // same as none.
+  // A message with more than a text stays a message. So does an empty one, because the template
+  // renders it.
   if (!messages.empty() && messages[0].role == Role::kSystem && messages[0].parts.empty() &&
       !messages[0].text.empty() && messages[0].source.keys.size() <= 2) {
     system_ = std::move(messages[0].text);
@@ -276,7 +277,7 @@ HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool continues
 
 StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
                              const HistoryLimits& limits, Conversation* conversation) {
-  const int most = std::max(0, conversation->num_turns() - 1);  // may leave
+  const int most = std::max(0, conversation->num_turns() - 1);  // that may leave
   const auto without = [&](int turns) {
     Conversation rest = *conversation;
     while (turns-- > 0) rest.DropOldestTurn();
@@ -304,7 +305,7 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
     KU_RETURN_IF_ERROR(encode(prompt.surplus_turns));
   }
   if (static_cast<int>(prompt.ids.size()) > limits.max_prompt) {
-    // The fewest turns that suffice: the more of them leave, the shorter is the prompt.
+    // Finds the fewest turns that suffice: dropping more turns makes the prompt shorter.
     int few = prompt.dropped_turns, many = most;
     while (few < many) {
       const int middle = few + (many - few) / 2;

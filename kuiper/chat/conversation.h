@@ -1,7 +1,6 @@
-// The messages of a chat, and how they become the token ids of the next prompt. History keeps the
-// ids that the model generated wherever the template keeps the text unchanged, so that the new
-// prompt begins with exactly the tokens whose keys and values are already computed. Knows no
-// engine.
+// The messages of a chat, and how they become the token ids of the next prompt. Where the template
+// keeps an answer's text unchanged, history keeps the ids that the model generated. The new prompt
+// then begins with the tokens whose keys and values are already computed. Knows no engine.
 #pragma once
 
 #include <climits>

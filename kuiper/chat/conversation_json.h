@@ -1,5 +1,5 @@
 // Conversations as text: {"version": 1, "model": ..., "messages": [...]} with OpenAI-style
-// messages, so that whoever reads messages (io/messages_json.h) reads them too.
+// messages, so that ParseMessagesJson (io/messages_json.h) reads them too.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace kuiper {
 
 std::string ConversationJson(const Conversation& conversation, const std::string& model);
 
-// kInput when it is no conversation; one that has not begun is fine.
+// kInput if the text is not a conversation; a conversation may be empty.
 StatusOr<Conversation> ParseConversation(const std::string& json);
 
 }  // namespace kuiper

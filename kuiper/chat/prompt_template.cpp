@@ -37,8 +37,8 @@ std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
   return whole;
 }
 
-// Is added to the last message's text in a prompt that ends there, to find that place in the
-// rendered text. The space shows whether the template trims the text. transformers does the same.
+// Marks the end of the last message's text, to find that place in the rendered text of a prompt
+// that ends there. The space shows whether the template trims the text. transformers does the same.
 constexpr std::string_view kContinuesHere = "KUIPER_CONTINUES_HERE ";
 
 void AppendToText(std::string_view end, Message* message) {
@@ -58,7 +58,7 @@ void AppendToText(std::string_view end, Message* message) {
   }
 }
 
-// The byte at which a prompt ends that was rendered with kContinuesHere.
+// Returns the byte of `rendered` at which a prompt with kContinuesHere ends.
 StatusOr<size_t> EndOfPrompt(std::string_view rendered) {
   constexpr std::string_view kWord = kContinuesHere.substr(0, kContinuesHere.size() - 1);
   const size_t at = rendered.rfind(kWord);
@@ -71,14 +71,14 @@ StatusOr<size_t> EndOfPrompt(std::string_view rendered) {
   return rendered.substr(0, at).find_last_not_of(" \t\r\n") + 1;
 }
 
-// Without a system message, nothing of its block remains; another template keeps an empty one.
+// Removes the block of an empty system message from a ChatML prompt.
 void RemoveEmptySystem(std::vector<Segment>* segments) {
   constexpr std::string_view kBlock = "<|im_start|>system\n<|im_end|>\n";
   if (segments->empty() || !segments->front().text.starts_with(kBlock)) return;
   segments->front().text.erase(0, kBlock.size());
 }
 
-// The strings between "<|" and "|>" and the like, which chat templates use for control tokens.
+// Returns the strings from "<|" to "|>" and similar, which chat templates use for control tokens.
 std::vector<std::string> ControlTokensIn(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kMarks[] = {{"<|", "|>"}, {"<｜", "｜>"}};
   std::vector<std::string> tokens;
@@ -219,7 +219,7 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
   std::vector<Message> messages = given;
   if (options.continue_final_message) AppendToText(kContinuesHere, &messages.back());
   const std::vector<std::string_view> tags = ModelTagsOf();
-  // What replaces the text of a message, where the template shows it whole.
+  // Segments that replace the text of a message, if the template shows that text whole.
   std::vector<std::vector<Segment>> instead(messages.size());
   std::vector<bool> has_mark(messages.size());
   const bool keeps = options.keep_thinking_in_history && !facts_.before_reasoning.empty();

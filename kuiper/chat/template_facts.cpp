@@ -47,7 +47,7 @@ std::string Counterpart(const std::string& open) {
   return std::string(open).insert(std::min(name, open.size()), 1, '/');
 }
 
-// What `longer` has and `shorter` has not, where they differ in one place.
+// Returns the text that `longer` has and `shorter` lacks, if they differ in one place.
 std::string_view Difference(std::string_view longer, std::string_view shorter) {
   size_t begin = 0, end = 0;
   const size_t most = std::min(longer.size(), shorter.size());
@@ -59,8 +59,8 @@ std::string_view Difference(std::string_view longer, std::string_view shorter) {
   return longer.substr(begin, longer.size() - begin - end);
 }
 
-// Renders conversations with words that nothing else holds. A template that refuses a probe has not
-// got what the probe looks for.
+// Renders conversations with words that occur nowhere else. If a template refuses a probe, it lacks
+// the feature that the probe looks for.
 class Prober {
  public:
   explicit Prober(const RenderProbe& render) : render_(render) {}
@@ -102,7 +102,8 @@ class Prober {
   TemplateFacts facts_;
 };
 
-// What a template fails on, or prints as Python's None, where it takes an empty text.
+// Finds forms that a template fails on, or prints as Python's None, although it takes an empty
+// text.
 void Prober::FindContentForms() {
   const auto answer = [&](const std::string& content, const std::string& arguments) {
     const std::string calls =
@@ -125,14 +126,14 @@ void Prober::FindContentForms() {
              (got.find("None") == std::string::npos || right.find("None") != std::string::npos);
     };
     facts_.takes_null_content &= takes(R"("content":null)");
-    // A message must hold something else.
+    // A message without content must hold something else.
     if (!arguments.empty()) facts_.takes_no_content &= takes("");
   }
   facts_.takes_text_arguments = answer(empty, object).empty() || !answer(empty, text).empty();
 }
 
-// The tags stand around the reasoning of the last answer; a template that takes no reasoning may
-// still drop it from the text of earlier answers, or open the block in the prompt.
+// The tags surround the reasoning of the last answer. A template that takes no reasoning may still
+// drop it from the text of earlier answers, or open the block in the prompt.
 void Prober::FindThinking() {
   const ThinkingTags known[] = {{},
                                 {"[THINK]", "[/THINK]"},
@@ -202,7 +203,7 @@ void Prober::FindToolCalls() {
     if (close != std::string::npos) {
       call = call.substr(0, close + facts_.tool_close.size());
     } else {
-      // No pair of tags: what ends the call may end the turn as well.
+      // Without a pair of tags, the text that ends the call may also end the turn.
       facts_.tool_open = facts_.tool_close = "";
     }
     facts_.tool_call = call.substr(0, call.find_last_not_of(" \n") + 1);

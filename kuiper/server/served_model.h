@@ -24,10 +24,10 @@ struct ServedModel {
   std::string fingerprint;
   int64_t created = 0;
   const Tokenizer* tokenizer = nullptr;
-  TemplateOptions chat;                        // without pictures
-  std::optional<PictureReader> pictures = {};  // that has read none; absent: the model sees nothing
-  Request defaults;                            // of bodies
-  int max_output_tokens = 0;                   // 0: as many as the context takes
+  TemplateOptions chat;                        // without the images of a request
+  std::optional<PictureReader> pictures = {};  // has read none; absent for text models
+  Request defaults;                            // for fields that bodies leave out
+  int max_output_tokens = 0;                   // 0: up to the end of the context
   int max_context = 0;
   int max_choices = 0;  // per body
   EngineConfig config;

@@ -132,7 +132,7 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-// A conversation with `evil` wherever somebody else than the template may write.
+// A conversation with `evil` in every text that does not come from the template.
 std::string Everywhere(const std::string& evil) {
   const std::string e = PythonJsonString("⟦" + evil + "⟧");
   return R"({"messages":[{"role":"system","content":)" + e + R"(},{"role":"user","content":)" + e +
