@@ -306,7 +306,7 @@ class PictureConversationTest : public ConversationTest {
 };
 
 TEST_F(PictureConversationTest, PicturesStandInFrontOfTheTextWithAllTheirTokens) {
-  const ContentPart a = Image("00-rgb.jpg"), b = Image("32.bmp");
+  const ContentPart a = Image("00-rgb.jpg"), b = Image("rgb-8.png");
   Conversation conversation;
   conversation.AddUser("Which?", {a, b});
   HistoryLimits limits;
@@ -329,7 +329,7 @@ TEST_F(PictureConversationTest, PicturesStandInFrontOfTheTextWithAllTheirTokens)
 }
 
 TEST_F(PictureConversationTest, TurnsThatLeaveTakeTheirPicturesAlong) {
-  const ContentPart a = Image("00-rgb.jpg"), b = Image("32.bmp");
+  const ContentPart a = Image("00-rgb.jpg"), b = Image("rgb-8.png");
   Conversation conversation;
   conversation.AddUser("One", {a});
   conversation.AddAnswer(Answer("1"), options_, true, *tokenizer_);

@@ -219,7 +219,7 @@ class Errors(ImageTest):
                        message="cannot open image %s: No such file or directory" % missing)
         text = self.path("cat.jpg", "no picture")
         self.see_fails(5, "-i", text, "-p", "x",
-                       message=text + " is not a decodable image (PNG, JPEG, BMP, GIF, WebP supported)")
+                       message=text + " is not a decodable image (PNG, JPEG, GIF, WebP supported)")
         with open(self.red, "rb") as f:
             half = self.path("half.png", f.read()[:60])
         self.see_fails(5, "-i", half, "-p", "x", message=half)

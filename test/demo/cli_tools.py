@@ -3,9 +3,9 @@ import glob
 import json
 import os
 import shutil
-import struct
 import subprocess
 
+import vision_model
 from cli_harness import ARGS, CliTest, program
 
 
@@ -109,11 +109,10 @@ class LogitsOfPictures(CliTest):
                       '{"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 4096}}')
         return model
 
-    def bmp(self, name, shade, height=24):
+    def png(self, name, shade, height=24):
         """16 x 24 pixels: 2 x 3 tokens."""
-        head = b"BM" + struct.pack("<IHHI", 54 + 3 * 16 * height, 0, 0, 54)
-        head += struct.pack("<IiiHHIIiiII", 40, 16, height, 1, 24, 0, 0, 0, 0, 0, 0)
-        return self.path(name, head + bytes((shade * i) % 256 for i in range(3 * 16 * height)))
+        rgb = bytes((shade * i) % 256 for i in range(3 * 16 * height))
+        return self.path(name, vision_model.png_of(16, height, rgb))
 
     def logits(self, run, ids, *args):
         out = self.path("l.npy")
@@ -124,7 +123,7 @@ class LogitsOfPictures(CliTest):
             return r, f.read()
 
     def test_order_of_scaling(self):
-        tall = self.bmp("tall.bmp", 77, height=400)  # scaled to 8 x 320
+        tall = self.png("tall.png", 77, height=400)  # scaled to 8 x 320
         ids = "5 92 " + "90 " * 40 + "93 8"
         _, found = self.logits(self.ok, ids, "--image", tall)
         self.assertEqual(self.logits(self.ok, ids, "--image", tall, "--image-scaling", "pillow-13")[1], found)
@@ -134,7 +133,7 @@ class LogitsOfPictures(CliTest):
         self.assertIn("pillow-12", r.err)
 
     def test_pictures_stand_at_their_pads(self):
-        a, b = self.bmp("a.bmp", 1), self.bmp("b.bmp", 7)
+        a, b = self.png("a.png", 1), self.png("b.png", 7)
         two = "5 92 " + "90 " * 6 + "93 92 " + "90 " * 6 + "93 8"
         embeds = self.path("e.npy")
         r, whole = self.logits(self.ok, two, "--image", a, "--image", b, "--dump-image-embeds", embeds)
@@ -146,7 +145,7 @@ class LogitsOfPictures(CliTest):
         self.assertNotEqual(self.logits(self.ok, two, "--image", b, "--image", a)[1], whole)
 
     def test_what_is_wrong_with_pictures(self):
-        a = self.bmp("a.bmp", 1)
+        a = self.png("a.png", 1)
         r, _ = self.logits(self.run_cli, "5 90 90", "--image", a)
         self.assertEqual(r.rc, 2, r.err)
         self.assertIn("picture 1 (" + a + ") takes 6 <|image_pad|>, and the prompt has 2 for it", r.err)

@@ -124,12 +124,16 @@ def write_model(folder, tokenizer_of, depth=VISION["depth"]):
 
 def png(width, height, color):
     """The bytes of a picture: `color` fading into its opposite from left to right."""
+    row = bytes((c * (width - x) + (255 - c) * x) // width for x in range(width) for c in color)
+    return png_of(width, height, row * height)
+
+
+def png_of(width, height, rgb):
+    """The bytes of a picture of the pixels `rgb`, row by row."""
     def chunk(kind, content):
         return (struct.pack(">I", len(content)) + kind + content
                 + struct.pack(">I", zlib.crc32(kind + content)))
 
-    row = bytearray(b"\0")
-    for x in range(width):
-        row += bytes((c * (width - x) + (255 - c) * x) // width for c in color)
+    rows = b"".join(b"\0" + rgb[3 * width * y:3 * width * (y + 1)] for y in range(height))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(bytes(row) * height)) + chunk(b"IEND", b""))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))

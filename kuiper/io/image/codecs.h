@@ -22,7 +22,6 @@ struct StoredPicture {
 // damaged.
 StatusOr<PictureSize> JpegSize(const ImageFile& file);
 StatusOr<PictureSize> PngSize(const ImageFile& file);
-StatusOr<PictureSize> BmpSize(const ImageFile& file);
 StatusOr<PictureSize> GifSize(const ImageFile& file);
 StatusOr<PictureSize> WebpSize(const ImageFile& file);
 
@@ -30,7 +29,6 @@ StatusOr<PictureSize> WebpSize(const ImageFile& file);
 // waits for the image.
 StatusOr<StoredPicture> DecodeJpeg(const ImageFile& file);
 StatusOr<StoredPicture> DecodePng(const ImageFile& file);
-StatusOr<StoredPicture> DecodeBmp(const ImageFile& file);
 // Decodes the first frame.
 StatusOr<StoredPicture> DecodeGif(const ImageFile& file);
 StatusOr<StoredPicture> DecodeWebp(const ImageFile& file);

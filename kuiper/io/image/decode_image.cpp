@@ -15,8 +15,6 @@ StatusOr<StoredPicture> DecodeStored(const ImageFile& file, ImageFormat format) 
       return DecodeJpeg(file);
     case ImageFormat::kPng:
       return DecodePng(file);
-    case ImageFormat::kBmp:
-      return DecodeBmp(file);
     case ImageFormat::kGif:
       return DecodeGif(file);
     case ImageFormat::kWebp:
@@ -31,8 +29,6 @@ StatusOr<PictureSize> StoredSize(const ImageFile& file, ImageFormat format) {
       return JpegSize(file);
     case ImageFormat::kPng:
       return PngSize(file);
-    case ImageFormat::kBmp:
-      return BmpSize(file);
     case ImageFormat::kGif:
       return GifSize(file);
     case ImageFormat::kWebp:
@@ -49,9 +45,8 @@ StatusOr<ImageFormat> FormatOf(const ImageFile& file) {
   if (bytes.starts_with("\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
   if (bytes.starts_with("GIF87a") || bytes.starts_with("GIF89a")) return ImageFormat::kGif;
   if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) return ImageFormat::kWebp;
-  if (bytes.starts_with("BM")) return ImageFormat::kBmp;
   return Status(StatusCode::kInput,
-                file.name + " is not a decodable image (PNG, JPEG, BMP, GIF, WebP supported)",
+                file.name + " is not a decodable image (PNG, JPEG, GIF, WebP supported)",
                 "convert it to one of these formats");
 }
 

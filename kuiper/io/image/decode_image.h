@@ -12,7 +12,7 @@
 
 namespace kuiper {
 
-enum class ImageFormat { kJpeg, kPng, kBmp, kGif, kWebp };
+enum class ImageFormat { kJpeg, kPng, kGif, kWebp };
 
 // Returns kInput "NAME is not a decodable image (...)" for any other format.
 StatusOr<ImageFormat> FormatOf(const ImageFile& file);

@@ -235,7 +235,7 @@ const urlOf = (file) => new Promise((done, fail) => {
 // Returns the file unchanged if the server can read it and it is not large; otherwise redraws it.
 async function dataUrl(file) {
   const MOST_BYTES = 1 << 20, MOST_PIXELS = 1536;
-  if (/^image\/(png|jpeg|gif|bmp|webp)$/.test(file.type) && file.size <= MOST_BYTES) return urlOf(file);
+  if (/^image\/(png|jpeg|gif|webp)$/.test(file.type) && file.size <= MOST_BYTES) return urlOf(file);
   const image = await createImageBitmap(file), canvas = make("canvas");
   const scale = Math.min(1, MOST_PIXELS / Math.max(image.width, image.height));
   canvas.width = Math.max(1, Math.round(image.width * scale));

@@ -45,7 +45,7 @@ std::string PngOfSize(const std::string& width, const std::string& height) {
 }
 
 TEST(HostileImageTest, EachIsOneClearError) {
-  const std::string jpeg = File("00-rgb.jpg"), gif = File("offset.gif"), bmp = File("rgb.bmp");
+  const std::string jpeg = File("00-rgb.jpg"), gif = File("offset.gif");
   const size_t sof =
       jpeg.find("\xFF\xC0") != std::string::npos ? jpeg.find("\xFF\xC0") : jpeg.find("\xFF\xC2");
   const struct {
@@ -53,7 +53,9 @@ TEST(HostileImageTest, EachIsOneClearError) {
     std::string bytes;
     const char* says;
   } cases[] = {
-      {"nothing", "", "cat.img is not a decodable image (PNG, JPEG, BMP, GIF, WebP supported)"},
+      {"nothing", "", "cat.img is not a decodable image (PNG, JPEG, GIF, WebP supported)"},
+      {"BMP", "BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0"s,
+       "cat.img is not a decodable image (PNG, JPEG, GIF, WebP supported)"},
       {"text", "hello", "is not a decodable image (PNG"},
       {"JPEG, magic only", "\xFF\xD8\xFF", "is not a decodable image: JPEG, "},
       {"JPEG bomb", With(jpeg, sof + 5, "\xFF\xDC\xFF\xDC"s), "more than the limit"},
@@ -70,20 +72,9 @@ TEST(HostileImageTest, EachIsOneClearError) {
       {"GIF without frames", gif.substr(0, 13 + 24) + ";", "GIF, it holds no picture"},
       {"GIF bomb", With(gif, 6, "\xFF\xFF\xFF\xFF"), "more than the limit"},
       {"GIF frame bomb", With(gif, 42, "\xFF\xFF\xFF\xFF"), "more than the limit"},
+      {"GIF without width", With(With(gif, 6, "\0\0"s), 38, std::string(6, '\0')),
+       "which is empty"},
       {"GIF, half", gif.substr(0, gif.size() - 12), "GIF, "},
-      {"BMP, magic only", "BM", "BMP, the file ends in its header"},
-      {"BMP, unknown header", With(bmp, 14, "\x29"), "BMP, its header has an unknown size"},
-      {"BMP bomb", With(bmp, 18, "\xFF\xFF\xFF\x7F\xFF\xFF\xFF\x7F"), "more than the limit"},
-      {"BMP of negative width", With(bmp, 18, "\xFF\xFF\xFF\xFF"), "which is empty"},
-      {"BMP of the least height", With(bmp, 22, "\0\0\0\x80"s), "more than the limit"},
-      {"BMP without height", With(bmp, 22, "\0\0\0\0"s), "which is empty"},
-      {"BMP of 2 bits", With(bmp, 28, "\2"), "BMP, pixels are neither"},
-      {"BMP, unknown compression", With(bmp, 30, "\4"), "BMP, this compression"},
-      {"BMP, RLE8 of 24 bits", With(bmp, 30, "\1"), "BMP, RLE8 is for"},
-      {"BMP, pixels beyond the end", With(bmp, 10, "\xFF\xFF\xFF\xFF"), "BMP, the file ends"},
-      {"BMP, endless palette", With(File("palette-8.bmp"), 46, "\xFF\xFF\xFF\xFF"),
-       "BMP, the file ends in its palette"},
-      {"BMP, a byte short", bmp.substr(0, bmp.size() - 1), "BMP, the file ends"},
       {"WebP, magic only", "RIFF\4\0\0\0WEBP"s, "WebP, "},
       {"WebP, half", File("rgb-80.webp").substr(0, 60), "WebP, "},
   };
@@ -99,8 +90,7 @@ TEST(HostileImageTest, EachIsOneClearError) {
 }
 
 TEST(HostileImageTest, LimitOfPixelsIsExact) {
-  for (const std::string name :
-       {"00-rgb.jpg", "rgb-8.png", "rgb.bmp", "still.gif", "rgb-80.webp"}) {
+  for (const std::string name : {"00-rgb.jpg", "rgb-8.png", "still.gif", "rgb-80.webp"}) {
     const std::string bytes = File(name);
     ImageFile file = test::FileOf(bytes);
     const auto picture = DecodeImage(file);
@@ -114,7 +104,7 @@ TEST(HostileImageTest, LimitOfPixelsIsExact) {
 
 // Pillow refuses these files too. A file cut after its last row is complete for both.
 TEST(HostileImageTest, CutFilesAreErrorsUntilTheLastRowIsThere) {
-  for (const std::string name : {"00-rgb.jpg", "rgb-8.png", "rgb.bmp", "still.gif", "rgb-80.webp",
+  for (const std::string name : {"00-rgb.jpg", "rgb-8.png", "still.gif", "rgb-80.webp",
                                  "palette-8-interlaced.png", "rgba-lossless.webp"}) {
     const std::string bytes = File(name);
     for (size_t length = 0; length + 30 < bytes.size(); length += 1 + bytes.size() / 200) {
@@ -177,7 +167,7 @@ TEST(HostileImageTest, FilesAreLimited) {
   ImageOptions options;
   options.limits.max_file_bytes = 100;
   const auto small = ImageProcessor::Create({}, options);
-  EXPECT_EQ(small->Open(test::ImagePath("rgb.bmp")).status().code(), StatusCode::kInput);
+  EXPECT_EQ(small->Open(test::ImagePath("00-rgb.jpg")).status().code(), StatusCode::kInput);
 }
 
 }  // namespace

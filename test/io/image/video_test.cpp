@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <png.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -43,24 +44,27 @@ TEST(VideoTest, SampledFramesAndTimesAreThoseOfTransformers) {
 }
 
 std::string FrameName(int number) {
-  return std::string("f").append(std::to_string(number)).append(".bmp");
+  return std::string("f").append(std::to_string(number)).append(".png");
 }
 
 // A folder for frames, empty at first.
 class FolderTest : public ::testing::Test {
  protected:
-  // Writes a bitmap, because writing must not need the code under test.
+  // Writes a PNG whose pixel `i` has the colour 0xRRGGBB = `seed * 0x010203 + i * 7`.
   void Write(const std::string& name, int width, int height, int seed) {
-    const auto little = [](uint64_t value, int bytes) {
-      std::string text;
-      for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
-      return text;
-    };
-    std::string file = "BM" + little(0, 8) + little(54, 4) + little(40, 4);
-    file += little(static_cast<uint32_t>(width), 4) + little(static_cast<uint32_t>(height), 4);
-    file += little(1, 2) + little(32, 2) + std::string(24, '\0');
-    for (int i = 0; i < width * height; ++i) file += little(static_cast<uint32_t>(seed + i * 7), 4);
-    std::ofstream(folder_ / name, std::ios::binary) << file;
+    std::vector<uint8_t> rgb;
+    for (int i = 0; i < width * height; ++i) {
+      const int colour = seed * 0x010203 + i * 7;
+      for (const int shift : {16, 8, 0}) rgb.push_back(static_cast<uint8_t>(colour >> shift));
+    }
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.width = static_cast<png_uint_32>(width);
+    image.height = static_cast<png_uint_32>(height);
+    image.format = PNG_FORMAT_RGB;
+    image.flags = PNG_IMAGE_FLAG_FAST;
+    const std::string path = (folder_ / name).string();
+    ASSERT_NE(png_image_write_to_file(&image, path.c_str(), 0, rgb.data(), 0, nullptr), 0) << path;
   }
 
   StatusOr<VisionInput> Video(std::optional<double> fps = {},
@@ -89,9 +93,7 @@ TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {
   const size_t frame_values = 8 * 1536;
   ASSERT_EQ(video->patches.size(), 3 * frame_values);
   for (int frame = 0; frame < 6; ++frame) {
-    // The file starts with the last row, and blue comes first.
-    const int seed = std::min(frame, 4);
-    const int top_left = seed + 31 * 64 * 7;
+    const int top_left = std::min(frame, 4) * 0x010203;
     const size_t at =
         static_cast<size_t>(frame / 2) * frame_values + static_cast<size_t>(frame % 2) * 256;
     EXPECT_NEAR(video->patches[at], (top_left >> 16 & 255) / 127.5 - 1, 1e-6);
@@ -103,7 +105,7 @@ TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {
 TEST_F(FolderTest, OrderIsPartOfTheDigest) {
   for (const int frame : {0, 1, 2, 3}) Write(FrameName(frame), 32, 32, frame);
   const auto video = Video(2.0);
-  std::filesystem::rename(folder_ / "f0.bmp", folder_ / "f4.bmp");
+  std::filesystem::rename(folder_ / "f0.png", folder_ / "f4.png");
   const auto rotated = Video(2.0);
   ASSERT_TRUE(video.ok() && rotated.ok());
   EXPECT_NE(video->digest, rotated->digest);
@@ -116,11 +118,11 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
     return video.ok() ? "" : video.status().message();
   };
   EXPECT_NE(message(Video()).find("holds no frames"), std::string::npos);
-  Write("f0.bmp", 64, 64, 0);
+  Write("f0.png", 64, 64, 0);
   EXPECT_NE(message(Video()).find("has 1 frame; a video needs 2"), std::string::npos);
-  Write("f1.bmp", 64, 96, 0);
+  Write("f1.png", 64, 96, 0);
   EXPECT_NE(message(Video()).find("frames of different sizes: 64x64 and 64x96"), std::string::npos);
-  Write("f1.bmp", 64, 64, 0);
+  Write("f1.png", 64, 64, 0);
   EXPECT_TRUE(Video().ok());
   ImageLimits limits;
   limits.max_frames = 1;
@@ -130,8 +132,8 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
   EXPECT_NE(message(Video({}, limits)).find("more than 8191 pixels together"), std::string::npos);
   ++limits.max_video_pixels;
   EXPECT_TRUE(Video({}, limits).ok());
-  std::ofstream(folder_ / "f2.bmp") << "no picture";
-  EXPECT_NE(message(Video()).find("f2.bmp is not a decodable image"), std::string::npos);
+  std::ofstream(folder_ / "f2.png") << "no picture";
+  EXPECT_NE(message(Video()).find("f2.png is not a decodable image"), std::string::npos);
   for (const double fps : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(Video(fps).status().code(), StatusCode::kInvalidArgument);
   }
