@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper::tools {
 namespace {
 
-using Json = nlohmann::json;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kAsk{30000};
@@ -23,17 +22,17 @@ double Seconds(Clock::duration time) {
 
 // Returns the number of tokens in a choice of a chunk. Servers that do not send ids send one token
 // per chunk.
-int TokensIn(const Json& choice) {
-  const auto ids = choice.find("token_ids");
-  if (ids != choice.end() && ids->is_array()) return static_cast<int>(ids->size());
-  const auto has_text = [](const Json& part, const char* key) {
-    const auto text = part.find(key);
-    return text != part.end() && !text->empty() && *text != "";
+int TokensIn(const JsonNode& choice) {
+  const JsonNode* ids = choice.Find("token_ids");
+  if (ids != nullptr && ids->IsArray()) return static_cast<int>(ids->items.size());
+  const auto has_text = [](const JsonNode& part, const char* key) {
+    const JsonNode* text = part.Find(key);
+    return text != nullptr && !(text->text.empty() && text->items.empty());
   };
   if (has_text(choice, "text")) return 1;
-  const Json delta = choice.value("delta", Json::object());
+  const JsonNode* delta = choice.Find("delta");
   for (const char* key : {"content", "reasoning_content", "reasoning", "tool_calls"}) {
-    if (delta.is_object() && has_text(delta, key)) return 1;
+    if (delta != nullptr && has_text(*delta, key)) return 1;
   }
   return 0;
 }
@@ -69,15 +68,14 @@ class Calling {
       is_done_ = true;
       return;
     }
-    const Json event = Json::parse(data, nullptr, false);
-    if (!event.is_object() || event.contains("error")) {
+    const StatusOr<JsonNode> event = ParseJson(data, StatusCode::kUnavailable, "event");
+    if (!event.ok() || !event->IsObject() || event->Find("error") != nullptr) {
       times_->error = "the stream says " + Quoted(data);
       return;
     }
-    const auto choices = event.find("choices");
     int tokens = 0;
-    for (size_t i = 0; choices != event.end() && i < choices->size(); ++i) {
-      if ((*choices)[i].is_object()) tokens += TokensIn((*choices)[i]);
+    if (const JsonNode* choices = event->Find("choices"); choices != nullptr) {
+      for (const JsonNode& choice : choices->items) tokens += TokensIn(choice);
     }
     if (tokens > 0) {
       std::vector<Arrival>& arrivals = times_->arrivals;
@@ -85,21 +83,20 @@ class Calling {
       arrivals.back().tokens += tokens;
       times_->tokens += tokens;
     }
-    const auto usage = event.find("usage");
-    if (usage != event.end() && usage->is_object()) TakeUsage(*usage);
+    const JsonNode* usage = event->Find("usage");
+    if (usage != nullptr && usage->IsObject()) TakeUsage(*usage);
   }
 
-  void TakeUsage(const Json& usage) {
-    const auto number = [](const Json& object, const char* key, int otherwise) {
-      const auto value = object.find(key);
-      return value != object.end() && value->is_number() ? value->get<int>() : otherwise;
+  void TakeUsage(const JsonNode& usage) {
+    const auto number = [](const JsonNode& object, const char* key, int otherwise) {
+      const JsonNode* value = object.Find(key);
+      const std::optional<double> count = value == nullptr ? std::nullopt : value->AsDouble();
+      return count.has_value() ? static_cast<int>(*count) : otherwise;
     };
     times_->tokens = number(usage, "completion_tokens", times_->tokens);
     times_->prompt_tokens = number(usage, "prompt_tokens", 0);
-    const auto details = usage.find("prompt_tokens_details");
-    if (details != usage.end() && details->is_object()) {
-      times_->cached_tokens = number(*details, "cached_tokens", 0);
-    }
+    const JsonNode* details = usage.Find("prompt_tokens_details");
+    if (details != nullptr) times_->cached_tokens = number(*details, "cached_tokens", 0);
   }
 
   CallTimes* times_;
@@ -183,10 +180,11 @@ std::vector<CallTimes> RunLoad(HttpClient& client, const std::vector<PlannedCall
 StatusOr<std::string> ServedModelName(HttpClient& client, const HttpHeaders& headers) {
   KU_ASSIGN_OR_RETURN(const HttpClient::Answer answer,
                       client.Ask({"GET", "/models", "", headers}, kAsk));
-  const Json json = Json::parse(answer.body, nullptr, false);
-  if (answer.status == 200 && json.is_object() && json.contains("data")) {
-    const Json& data = json["data"];
-    if (data.is_array() && !data.empty() && data[0].is_object()) return data[0].value("id", "");
+  const StatusOr<JsonNode> json = ParseJson(answer.body, StatusCode::kUnavailable, "the models");
+  const JsonNode* data = answer.status == 200 && json.ok() ? json->Find("data") : nullptr;
+  if (data != nullptr && data->IsArray() && !data->items.empty() && data->items[0].IsObject()) {
+    const JsonNode* id = data->items[0].Find("id");
+    return id != nullptr ? id->text : "";
   }
   return Status(StatusCode::kUnavailable,
                 "the server does not list its models: status " + std::to_string(answer.status));

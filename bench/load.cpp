@@ -10,6 +10,7 @@
 
 #include "kuiper/base/line_reader.h"
 #include "kuiper/base/text.h"
+#include "kuiper/base/to_json.h"
 
 namespace kuiper::tools {
 namespace {
@@ -42,10 +43,10 @@ bool IsLength(double value) {
 // Returns the request body for a line of a batch file, with streaming and usage turned on.
 StatusOr<PlannedCall> CallOf(const std::string& line, int64_t number, const std::string& model) {
   const std::string name = "line " + std::to_string(number);
-  Json json = Json::parse(line, nullptr, false);
-  if (!json.is_object()) return Status(StatusCode::kInput, name + " is no object of JSON");
-  const auto nested = json.find("body");
-  Json body = nested != json.end() && nested->is_object() ? *nested : json;
+  KU_ASSIGN_OR_RETURN(const JsonNode json, ParseJson(line, StatusCode::kInput, name));
+  if (!json.IsObject()) return Status(StatusCode::kInput, name + " is no object of JSON");
+  const JsonNode* nested = json.Find("body");
+  Json body = ToJson(nested != nullptr && nested->IsObject() ? *nested : json);
   for (const char* key : {"custom_id", "method", "url"}) body.erase(key);
   PlannedCall call;
   call.path = body.contains("messages") ? "/chat/completions" : "/completions";

@@ -166,6 +166,8 @@ def one_thing_in_few_places(root):
         yield f"files of the op {op}", len(found), 5, found
     found = files_with(kuiper, r"--[a-z]", Source.literals)
     yield "files of kuiper/ that name a command-line flag", len(found), 0, found
+    found = files_with(read(root, "kuiper", "demo", "bench", "tools"), r"(?i)json::parse\b", bare)
+    yield "files that read JSON without ParseJson", len(found), 0, found
     found = files_with((s for s in kuiper if not fnmatch.fnmatchcase(s.name, VIEW_TYPES)), STRIDES_READ, bare)
     yield "files that read fields of KvStrides", len(found), 0, found
 
@@ -208,6 +210,7 @@ def self_test():
         ("kuiper/ops/op_args.h", "struct EmbedArgs {\n};", "files of the op Embed", 1),
         ("kuiper/kv/a.cpp", 'Bad("see --page-size");', "files of kuiper/ that name a command-line flag", 1),
         ("kuiper/kv/a.cpp", "--a; // \"--b\"", "files of kuiper/ that name a command-line flag", 0),
+        ("kuiper/kv/a.cpp", "Json j = Json::parse(s);", "files that read JSON without ParseJson", 1),
         ("kuiper/kernels/cpu/a.cpp", "x = view.s.v_offset;", "files that read fields of KvStrides", 1),
         ("kuiper/ops/kv_view.h", "x = s.v_offset;", "files that read fields of KvStrides", 0),
         ("demo/a.cpp", "int a;\n\n// b\n/* c\n d */ int e;\n", "lines of code in demo/", 2),

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/to_json.h"
 #include "kuiper/io/messages_json.h"
 
 namespace kuiper {
@@ -28,18 +29,19 @@ Json PartsToJson(const std::vector<ContentPart>& parts) {
 Json MessageToJson(const Message& message) {
   // As it was given, with fields that only a template reads.
   if (message.source.IsObject()) {
-    Json given = Json::parse(PythonJson(message.source), nullptr, /*allow_exceptions=*/false);
+    Json given = ToJson(message.source);
     // Paths may have been relative, and there are digests.
-    if (!given.is_discarded() && HasMedia(message)) given["content"] = PartsToJson(message.parts);
-    if (!given.is_discarded()) return given;
+    if (HasMedia(message)) given["content"] = PartsToJson(message.parts);
+    return given;
   }
   Json json = {{"role", RoleName(message.role)}};
   json["content"] = message.parts.empty() ? Json(message.text) : PartsToJson(message.parts);
   if (message.reasoning.has_value()) json["reasoning_content"] = *message.reasoning;
   for (const ToolCall& call : message.tool_calls) {
-    const Json parsed = Json::parse(call.arguments_json, nullptr, /*allow_exceptions=*/false);
-    const bool as_text = call.arguments_are_text || parsed.is_discarded();
-    const Json arguments = as_text ? Json(call.arguments_json) : parsed;
+    const StatusOr<JsonNode> parsed =
+        ParseJson(call.arguments_json, StatusCode::kInput, "arguments");
+    const bool as_text = call.arguments_are_text || !parsed.ok();
+    const Json arguments = as_text ? Json(call.arguments_json) : ToJson(*parsed);
     json["tool_calls"].push_back(
         {{"type", "function"}, {"function", {{"name", call.name}, {"arguments", arguments}}}});
   }
@@ -59,12 +61,10 @@ std::string ConversationJson(const Conversation& conversation, const std::string
 StatusOr<Conversation> ParseConversation(const std::string& text) {
   Conversation conversation;
   // ParseMessages wants at least one message.
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object() && json.contains("messages") && json["messages"].is_array() &&
-      json["messages"].empty()) {
-    return conversation;
-  }
-  KU_ASSIGN_OR_RETURN(ParsedMessages parsed, ParseMessagesJson(text));
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(text, StatusCode::kInput, "messages"));
+  const JsonNode* messages = root.Find("messages");
+  if (messages != nullptr && messages->IsArray() && messages->items.empty()) return conversation;
+  KU_ASSIGN_OR_RETURN(ParsedMessages parsed, ParseMessages(root));
   // What was saved of SetSystem("").
   const Message& first = parsed.messages[0];
   const bool no_system = first.role == Role::kSystem && first.parts.empty() && first.text.empty() &&

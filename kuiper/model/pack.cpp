@@ -11,6 +11,7 @@
 #include "kuiper/base/atomic_file.h"
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
+#include "kuiper/base/to_json.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/file_weights.h"
@@ -70,7 +71,9 @@ std::vector<SafetensorsOutput> Outputs(const std::vector<OutputTensor>& tensors)
 StatusOr<std::string> ConfigText(const std::string& original, std::optional<DType> dtype) {
   KU_RETURN_IF_ERROR(ParseModelConfig(original).status());
   if (!dtype) return original;
-  Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
+  KU_ASSIGN_OR_RETURN(const JsonNode config,
+                      ParseJson(original, StatusCode::kModel, "config.json"));
+  Json json = ToJson(config);
   const char* name = *dtype == DType::kF32   ? "float32"
                      : *dtype == DType::kF16 ? "float16"
                                              : "bfloat16";

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kuiper/base/text.h"
+#include "kuiper/base/to_json.h"
 
 namespace kuiper {
 namespace {
@@ -97,7 +98,7 @@ Json CompressedTensorsConfig(const QuantizationScheme& scheme, bool has_vision) 
 }  // namespace
 
 std::string QuantizedConfig(const std::string& original, const QuantizationScheme& scheme) {
-  Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
+  Json json = ToJson(ParseJson(original, StatusCode::kModel, "config.json").value());
   const bool has_vision = json.contains("vision_config");
   if (scheme.format == CheckpointFormat::kAwq) {
     const bool new_key = json.contains("dtype") && !json.contains("torch_dtype");

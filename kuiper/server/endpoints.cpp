@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/base/to_json.h"
 #include "kuiper/chat/foreign_fields.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/token_stream.h"
@@ -59,8 +60,8 @@ Json AsInBodies(const Variable& variable, const Limits& limits) {
     return object;
   }
   const std::string text = VariableText(variable, limits);
-  const Json number = Json::parse(text, nullptr, false);
-  return number.is_discarded() ? Json(text) : number;
+  const StatusOr<JsonNode> value = ParseJson(text, StatusCode::kInput, "value");
+  return value.ok() ? ToJson(*value) : Json(text);
 }
 
 }  // namespace

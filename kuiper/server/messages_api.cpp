@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/base/to_json.h"
 #include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
 
@@ -283,8 +284,10 @@ Json MessagesWriter::Whole(const AnswerParts& parts) const {
   if (!choice.text.empty()) content.push_back({{"type", "text"}, {"text", choice.text}});
   for (const CallPart& call : choice.calls) {
     // If the arguments are not a JSON object, wrap their text in one.
-    Json input = Json::parse(call.call.arguments, nullptr, false);
-    if (!input.is_object()) input = {{"arguments", call.call.arguments}};
+    const StatusOr<JsonNode> given =
+        ParseJson(call.call.arguments, StatusCode::kInput, "arguments");
+    Json input = {{"arguments", call.call.arguments}};
+    if (given.ok() && given->IsObject()) input = ToJson(*given);
     content.push_back({{"type", "tool_use"},
                        {"id", call.id},
                        {"name", call.call.name},

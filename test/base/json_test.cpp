@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
+
+#include "kuiper/base/to_json.h"
 
 namespace kuiper {
 namespace {
@@ -55,6 +58,17 @@ TEST(Json, NumbersKeepTheirValue) {
     EXPECT_EQ(number(text).AsDouble(), value);
   }
   EXPECT_EQ(number("\"1\"").AsDouble(), std::nullopt);
+}
+
+TEST(Json, ACopyIsWrittenAsIfTheWriterHadReadTheText) {
+  const std::string text =
+      R"({"z": [null, true, false, {}, []], "a": "\u00e9\ud83d\ude00\u0001\/\"",
+    "numbers": [0, -0, -7, 9223372036854775807, -9223372036854775808, 9223372036854775808,
+    18446744073709551615, 18446744073709551616, -9223372036854775809, 1.0, -0.0, 1e15, 1e16,
+    123456789012345678901234567890, 1e5, 1e-4, 1e-5, 0.1, 5e-324, 1e-400, 1.7976931348623157e308,
+    0.30000000000000004], "twice": 1, "": 2, "twice": 3})";
+  const JsonNode root = ParseJson(text, StatusCode::kInput, "x").value();
+  EXPECT_EQ(ToJson(root).dump(), nlohmann::ordered_json::parse(text).dump());
 }
 
 }  // namespace
