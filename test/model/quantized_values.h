@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kuiper/base/half.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/ops/ops.h"
 #include "kuiper/ops/weight_format.h"
 

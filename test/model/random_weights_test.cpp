@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 #include "kuiper/model/model.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"

@@ -10,7 +10,7 @@
 
 #include "kuiper/base/float8.h"
 #include "kuiper/base/half.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/ops/kv_format.h"
 
 namespace kuiper::cpu {

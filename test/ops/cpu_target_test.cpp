@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 #include "kuiper/kernels/cpu/targets.h"
 // After targets.h.
 #include "hwy/targets.h"

@@ -1,5 +1,5 @@
 // Compares the CPU linear layer on quantised weights with a plain sum in double precision, and with
-// the numeric contract of linear_kernel.h, written out one lane at a time.
+// the numeric contract of linear/kernel.h, written out one lane at a time.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -159,7 +159,7 @@ struct IntegerUnit {
   }
 };
 
-// One output by the contract of linear_integer.h.
+// One output by the contract of linear/integer.h.
 float SpecifiedIntegerDot(const Weights& w, int row, const float* x, DType type, bool one_unit) {
   const int unit = std::min(w.shape.group_columns, 128);
   float y = 0.0f;

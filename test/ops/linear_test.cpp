@@ -1,5 +1,5 @@
 // Compares the CPU linear layer with two references written here: a plain sum in double precision,
-// and the numeric contract of linear_kernel.h, written out one lane at a time.
+// and the numeric contract of linear/kernel.h, written out one lane at a time.
 #include "linear_test_util.h"
 
 #ifdef __linux__

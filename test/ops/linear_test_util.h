@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 
 namespace kuiper::cpu {
 

@@ -9,7 +9,7 @@
 //
 // Numeric contract: the result of a query row does not depend on the block, prompt chunk, page or
 // batch that it is computed in.
-// - A score is a sum over one K block of linear_kernel.h, with the scaled query as activations.
+// - A score is a sum over one K block of linear/kernel.h, with the scaled query as activations.
 // - An output is summed along the key positions in ascending order. BF16 and FP8 are summed in
 //   pairs of rounded weights (attention_pairs.h).
 // - Tiles start at absolute position 0, and no key after a row's own length enters the row.
@@ -43,7 +43,7 @@
 #include "kuiper/kernels/cpu/attention_tile-inl.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

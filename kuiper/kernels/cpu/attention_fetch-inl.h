@@ -8,7 +8,7 @@
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/host_memory.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/ops/kv_view.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "kuiper/kernels/cpu/attention_pairs.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 
 namespace kuiper::cpu {
 

@@ -11,7 +11,7 @@
 #include "kuiper/kernels/common/attention_mask.h"
 #include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/work_shares.h"
 #include "kuiper/ops/op_args.h"
 #include "kuiper/ops/ops_options.h"

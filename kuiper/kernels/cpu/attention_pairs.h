@@ -6,13 +6,13 @@
 //
 // Numeric contract, identical for every instruction set: a sum adds its pairs in ascending order,
 // in each pair the odd element first, then the even one. Each is added with a fused multiply-add in
-// FP32 (with the deviations of linear_kernel.h). Subnormal operands and results count as zero.
+// FP32 (with the deviations of linear/kernel.h). Subnormal operands and results count as zero.
 #pragma once
 
 #include <cstdint>
 
 #include "kuiper/base/dtype.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 
 namespace kuiper::cpu {
 

@@ -12,7 +12,7 @@
 #include "kuiper/kernels/cpu/attention_int8_model-inl.h"
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/ops/kv_view.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)

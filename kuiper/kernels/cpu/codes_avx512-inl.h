@@ -1,6 +1,6 @@
 // Converts FP8, 64 elements at a time, to pairs of BF16, which are exact, before kElementScale is
 // applied. For each byte of BF16 a table of 128 magnitudes fits in two registers: five
-// instructions. Included like linear_tile-inl.h, inside the attributes of AVX512-VBMI.
+// instructions. Included like linear/tile-inl.h, inside the attributes of AVX512-VBMI.
 
 // The low and high byte of the BF16 value of each magnitude.
 struct CodeTable {

@@ -9,7 +9,7 @@
 
 #include "kuiper/base/tensor.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/op_args.h"
 #include "kuiper/ops/ops_options.h"

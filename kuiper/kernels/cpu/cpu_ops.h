@@ -34,7 +34,7 @@
 
 #include "kuiper/kernels/cpu/cpu_device.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/ops.h"
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 
 namespace kuiper::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // The micro-kernels of quantised weights over an instruction set M. Included like
-// linear_outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
+// outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
 //   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
 // gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit.
 

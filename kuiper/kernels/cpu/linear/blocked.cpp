@@ -1,6 +1,6 @@
-// Linear layers with many tokens: a block of 64 rows of W by one fold block is copied (widened
-// where needed) into the L2 cache as panels for outer products; tiles of 6 rows of x stream past
-// it. The next block is fetched into L2 meanwhile. Bytes moved: W once per 510 to 1,020 tokens.
+// Linear layers with many tokens: a block of 64 rows of W by one K block is copied, and converted
+// if needed, into the L2 cache as panels for outer products. Tiles of 6 tokens are multiplied by
+// it. The next block is prefetched into L2 meanwhile. Bytes moved: W once per 510 to 1,020 tokens.
 // Expected 0.87 of the multiply-add peak at T = 512; with few tokens reading and packing W would
 // take longer than its products. Prepacked, W has the panels already and any number of tokens
 // comes here: 0.90 at T = 512, one token at the speed of memory.
@@ -10,22 +10,21 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
-#include "kuiper/kernels/cpu/flush_subnormals.h"
-#include "kuiper/kernels/cpu/linear_job.h"
+#include "kuiper/kernels/cpu/linear/job.h"
 
 namespace kuiper::cpu {
 namespace {
 
 constexpr int kTokenBlock = 510;    // and up to twice as many tokens share a block of W in L2
 constexpr int kMinTokenBlock = 48;  // smaller blocks do not pay for copying W again
-constexpr int kWeightBlock = 64;    // rows of W in L2
+constexpr int kWeightBlock = kMaxFinishColumns;  // rows of W in L2
 
 constexpr size_t Align(size_t bytes) {
   return CeilDiv(bytes, kLine) * kLine;
 }
 
-// Slices of a thread's workspace.
-struct Workspace {
+// A thread's workspace.
+struct BlockSpace {
   uint8_t* panels;
   float* sums;    // [tokens][columns]: of a tile, or of all tokens when K has several fold blocks
   float* scales;  // [units][columns]
@@ -46,10 +45,9 @@ constexpr size_t SumsBytes(int tokens) {
 
 // How one call with many tokens is cut.
 struct Blocking {
-  int rows = 0;   // of W per block
-  int tiles = 0;  // of tokens per block
-  int items = 0;  // blocks of W times blocks of tokens
-  int weight_items = 0;
+  int rows = 0;    // rows of W per block
+  int tiles = 0;   // tiles of tokens per block
+  int blocks = 0;  // blocks of tokens
 };
 Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
@@ -62,15 +60,15 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
       (job.tiles() == 2 || CountItems(job, b.rows) < kBlocksPerThread * threads)) {
     b.rows = job.kernel.outer_columns;
   }
-  b.weight_items = CountItems(job, b.rows);
-  KU_CHECK(b.weight_items > 0);
+  const int weight_items = CountItems(job, b.rows);
+  KU_CHECK(weight_items > 0);
   int blocks = std::max(1, job.tokens / kTokenBlock);
   // Each thread has the same tokens in all linear layers.
   if (blocks > threads) blocks -= blocks % threads;
   blocks =
-      std::max(blocks, std::min(CeilDiv(4 * threads, b.weight_items), job.tokens / kMinTokenBlock));
+      std::max(blocks, std::min(CeilDiv(4 * threads, weight_items), job.tokens / kMinTokenBlock));
   b.tiles = CeilDiv(job.tiles(), blocks);
-  b.items = b.weight_items * CeilDiv(job.tiles(), b.tiles);
+  b.blocks = CeilDiv(job.tiles(), b.tiles);
   return b;
 }
 
@@ -80,7 +78,7 @@ struct Block {
   RowRange range;
   RowRange next;   // the block of W that this thread takes afterwards
   int begin, end;  // tiles of tokens
-  const Workspace& space;
+  const BlockSpace& space;
 
   int panel_columns() const { return job.kernel.outer_columns; }
   int panels() const { return CeilDiv(range.end - range.begin, panel_columns()); }
@@ -220,7 +218,7 @@ void ApplyBlock(const Block& block) {
     const bool last = ke == job.in();
     Fold fold = job.prepacked() ? PrepackedFold(block, kb, ke) : CopiedFold(block, kb, ke);
     for (int tile = block.begin; tile < block.end; ++tile) {
-      const int token = job.TileBegin(tile), count = job.TileBegin(tile + 1) - token;
+      const int token = job.TileBegin(tile), count = job.TileRows(tile);
       float* sums = block.space.sums;
       if (!one_fold) sums += static_cast<size_t>(token - first) * columns;
       if (last && block.end - block.begin > 1) {
@@ -273,30 +271,18 @@ size_t BlockedScratchBytes(int tokens, int in) {
          SumsBytes(std::min(tokens, 2 * kTokenBlock + kMaxTileRows));
 }
 
-void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                  size_t workspace_bytes) {
+void ApplyBlocked(ThreadPool& pool, const LinearJob& job, const Workspace& workspace) {
   const Blocking blocking = ChooseBlocking(job, pool.size());
-  WorkShares& shares = pool.Divide(blocking.items);
-  pool.Run([&](int thread) {
-    const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
-    uint8_t* base = workspace + thread * workspace_bytes;
-    const size_t panel_bytes = PanelBytes(job.in());
-    uint8_t* const groups = base + panel_bytes + kScalesBytes;
-    const Workspace space{base, reinterpret_cast<float*>(groups + sizeof(Groups<kWeightBlock>)),
-                          reinterpret_cast<float*>(base + panel_bytes),
-                          new (groups) Groups<kWeightBlock>};
-    const auto rows = [&](int item) {
-      return item < blocking.items ? FindRows(job, item % blocking.weight_items, blocking.rows)
-                                   : RowRange{};
+  ForEachRange(pool, job, blocking.rows, blocking.blocks, [&](int thread) {
+    uint8_t* const base = workspace.of(thread);
+    uint8_t* const scales = base + PanelBytes(job.in());
+    uint8_t* const groups = scales + kScalesBytes;
+    const BlockSpace space{base, reinterpret_cast<float*>(groups + sizeof(Groups<kWeightBlock>)),
+                           reinterpret_cast<float*>(scales), new (groups) Groups<kWeightBlock>};
+    return [&, space](const RowRange& range, const RowRange& next, int block) {
+      const int begin = block * blocking.tiles;
+      ApplyBlock({job, range, next, begin, std::min(begin + blocking.tiles, job.tiles()), space});
     };
-    ForEachTaken(shares, thread, blocking.items, [&](int item, int next) {
-      const int t0 = item / blocking.weight_items * blocking.tiles;
-      const int t1 = std::min(t0 + blocking.tiles, job.tiles());
-      const RowRange range = rows(item), after = rows(next);
-      const RowRange first_next = job.paired() ? UpRows(range) : after;
-      ApplyBlock({job, range, first_next, t0, t1, space});
-      if (job.paired()) ApplyBlock({job, UpRows(range), after, t0, t1, space});
-    });
   });
 }
 

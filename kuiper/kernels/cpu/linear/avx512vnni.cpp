@@ -1,4 +1,4 @@
-// The micro-kernels of linear_integer.h in vpdpbusd, which adds the products of four codes with
+// The micro-kernels of integer.h in vpdpbusd, which adds the products of four codes with
 // four bytes of x to each of 16 sums. Wide integers of x are two such bytes, multiplied one after
 // the other. Expected, as shares of the peak of vdpbf16ps: tiles of six tokens 0.8 (groups of 32)
 // to 0.94 (128) with wide integers, 1.4 to 1.8 with narrow ones; one token at memory bandwidth.
@@ -8,7 +8,7 @@
 // rows, as they are stored, transposed. x has its bytes in that order: [digit][K], high one first.
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/cpu_target.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 
 #if KU_HAS_AVX512_ATTRIBUTES && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace kuiper::cpu {
 namespace N_AVX3_VNNI {  // NOLINT(readability-identifier-naming): as Highway names its sets
 namespace {
 
-#include "kuiper/kernels/cpu/linear_avx512-inl.h"
+#include "kuiper/kernels/cpu/linear/avx512-inl.h"
 
 constexpr int kRows = 16;    // words of a vector
 constexpr int kVectors = 2;  // of columns
@@ -88,7 +88,7 @@ void Convert(const float* x, int k, int unit, uint8_t* integers, float* scales, 
   }
 }
 
-// Whole words of a row, which has `bytes` of them from p on: up to a line, with zeros behind them.
+// Whole words of a row, which has `bytes` of them from p on: up to a line; the others are zeros.
 HWY_INLINE __m512i LoadLine(const uint8_t* p, int bytes) {
   const __mmask64 there = bytes >= kLine ? ~__mmask64{0}
                           : bytes > 0    ? (__mmask64{1} << bytes) - 1
@@ -123,7 +123,7 @@ void Pack(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel, 
   }
 }
 
-// `n` <= 16 numbers as words, with zeros behind them.
+// `n` <= 16 numbers as words; the others are zeros.
 template <DType kType>
 HWY_INLINE __m512i LoadNumbers(const uint8_t* p, int n) {
   const auto there = static_cast<__mmask16>((1u << n) - 1);
@@ -275,7 +275,7 @@ void Tile(const IntegerArgs& a) {
   }
 }
 
-// Words of x beside the words of a line of W: a vector for each part.
+// Words of x for the words of a line of W: a vector for each part.
 template <class Codes>
 HWY_INLINE void LoadWords(const uint8_t* x, __m512i (&words)[Codes::kParts]) {
   const __m512i first = _mm512_loadu_si512(x);

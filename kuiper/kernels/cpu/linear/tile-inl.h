@@ -1,13 +1,13 @@
 // The micro-kernels of the linear layer over an instruction set M. Included inside the namespace
-// and the target attributes of each instruction set (linear_hwy.cpp, linear_avx512bf16.cpp), so it
+// and the target attributes of each instruction set (dense.cpp, avx512bf16.cpp), so it
 // has no include guard, includes and namespace of its own.
 //
 // M provides: kChunk, kChunkBytes, kWeightChunkBytes, kVectorLanes (of the 16 lanes of an
 // accumulator in one register), kSteps (multiply-adds per chunk and lane), kRegisters,
 // kAccRegisters (those for accumulators), kTileRows, kBurstChunks (for which lines are fetched at
 // once), kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
-// StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what linear_outer-inl.h and
-// linear_dense-inl.h ask for.
+// StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what outer-inl.h and
+// dense-inl.h ask for.
 
 #include "kuiper/kernels/cpu/unroll.h"
 

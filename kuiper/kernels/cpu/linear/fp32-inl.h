@@ -1,12 +1,12 @@
 // FP32 arithmetic of the linear layer's micro-kernels in Highway code: the part of a model M of
-// linear_tile-inl.h that all formats share. Included like that header, by linear_hwy.cpp and
-// linear_quantized.cpp, after simd_products-inl.h.
+// tile-inl.h that all formats share. Included like that header, by dense.cpp and
+// quantized.cpp, after simd_products-inl.h.
 
-#include "kuiper/kernels/cpu/linear_tile-inl.h"
+#include "kuiper/kernels/cpu/linear/tile-inl.h"
 // Uses what the tile header defines.
-#include "kuiper/kernels/cpu/linear_outer-inl.h"
+#include "kuiper/kernels/cpu/linear/outer-inl.h"
 #if HWY_TARGET == HWY_AVX3
-#include "kuiper/kernels/cpu/linear_avx512-inl.h"
+#include "kuiper/kernels/cpu/linear/avx512-inl.h"
 #endif
 
 namespace hn = hwy::HWY_NAMESPACE;

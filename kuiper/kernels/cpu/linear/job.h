@@ -1,6 +1,6 @@
 // One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp,
-// linear_streamed.cpp, for few tokens, linear_token_panel.cpp and linear_blocked.cpp, for many, and
-// linear_integer.cpp, for integers. Nobody else includes it.
+// streamed.cpp, for few tokens, token_panel.cpp and blocked.cpp, for many, and
+// integer.cpp, for integers. Nobody else includes it.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 #include "kuiper/base/half.h"
 #include "kuiper/base/tensor.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/flush_subnormals.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/linear.h"
 
@@ -30,22 +31,22 @@ struct LinearJob {
   Epilogue epilogue;
   float* out;
   size_t out_stride;
-  // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
-  // OuterArgs::rows. Between: [fold block][panel of tokens], and behind them the rest as few.
+  // Layout of converted x. streamed(): [sub-block of K][T][chunks of the sub-block]. has_panel():
+  // [K block][token panel], then Rest() as streamed. Else [K block][tile] of OuterArgs::rows.
   uint8_t* activations;
   int tokens;
-  bool are_weights_cached = false;  // in L2, since others have just used them
+  bool are_weights_cached = false;  // in L2, because other tokens have just used them
 
   int in() const { return w.in; }
   bool paired() const { return epilogue == Epilogue::kSwiGlu; }
-  // W is [panel of outer_columns rows][fold block][place of the lane][steps][outer_columns] words,
+  // W is [panel of outer_columns rows][K block][position of the lane][steps][outer_columns] words,
   // or as IntegerKernel::prepacked says.
   bool prepacked() const { return w.parts[0].weight.is_prepacked; }
   int cut_parts() const { return paired() ? 1 : w.num_parts; }
   int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }
   int fold_k() const { return kernel.chunk * kFoldChunks; }
-  // Few tokens leave room in L1, nearly, for whole rows; beside rows of 4 bits they are most of
-  // what is read.
+  // K blocks of up to 8 tokens nearly fit in L1 (4 for INT4, where x is most of what is read); more
+  // tokens use sub-blocks.
   int sub_chunks() const {
     if (kernel.takes_whole_rows) return kFoldChunks;
     const int whole_row_tokens = w.format().kind == WeightFormat::Kind::kInt4 ? 4 : 8;
@@ -65,25 +66,24 @@ struct LinearJob {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
-  // Many tokens: tiles of nearly equal size. As many rows lie side by side as the largest may have;
-  // beside prepacked W few rows are one tile.
-  bool is_one_tile() const { return prepacked() && tokens <= kernel.prepacked.max_rows_alone; }
+  // Many tokens: tiles of nearly equal size; prepacked W, few tokens: one tile.
+  bool is_one_tile() const { return prepacked() && tokens <= kernel.prepacked.max_single_rows; }
   int tiles() const { return is_one_tile() ? 1 : CeilDiv(tokens, kernel.outer_rows); }
-  int side_by_side() const { return is_one_tile() ? tokens : kernel.outer_rows; }
   OuterFn TileOf(int rows) const {
-    if (is_one_tile()) return kernel.prepacked.alone[rows];
+    if (is_one_tile()) return kernel.prepacked.single[rows];
     return prepacked() ? kernel.prepacked.tiles[rows] : kernel.outer[rows];
   }
   int TileBegin(int tile) const {
     return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());
   }
+  int TileRows(int tile) const { return TileBegin(tile + 1) - TileBegin(tile); }
   size_t Words(int elements) const { return kernel.Words(elements); }
-  // The tile in the fold block that starts at element k0.
+  // The tile in the K block that starts at element k0.
   uint8_t* XTile(int k0, int tile) const {
     const size_t words = Words(std::min(fold_k(), in() - k0));
-    return activations + (Words(k0) * tiles() + words * tile) * side_by_side() * sizeof(float);
+    return activations + (Words(k0) * tokens + words * TileBegin(tile)) * sizeof(float);
   }
-  // Whether rows of W may be used where they lie, for some tokens.
+  // True if some number of tokens uses rows of W in place by a token panel.
   bool may_have_panel() const {
     return !prepacked() && kernel.token_panel.vector > 0 && in() % kernel.chunk == 0;
   }
@@ -92,16 +92,16 @@ struct LinearJob {
     const int max_tokens = panel.max_vectors * panel.vector + panel.max_rest;
     return may_have_panel() && tokens >= panel.min_tokens && tokens <= max_tokens;
   }
-  // Few tokens; more are computed in blocks, which widen W once.
+  // True for few tokens: W is read once, in place. Blocks of more tokens convert W once.
   bool streamed() const {
     if (prepacked()) return false;
     if (may_have_panel()) return tokens < kernel.token_panel.min_tokens;
-    // With AVX-512, whose tiles do not take whole rows, widening once pays off sooner.
+    // With AVX-512, whose tiles do not take whole rows, converting once pays off sooner.
     const int widened = quantized() && !kernel.takes_whole_rows ? 12 : 16;
     return tokens <= (kernel.widens ? widened : 32);
   }
 
-  // The panel has vectors of tokens; what is left is the rest.
+  // The panel has whole vectors of tokens; the rest are the remaining tokens.
   int rest_tokens() const {
     const int rest = tokens % kernel.token_panel.vector;
     return rest <= kernel.token_panel.max_rest ? rest : 0;
@@ -110,14 +110,14 @@ struct LinearJob {
   int vectors() const { return CeilDiv(panel_tokens(), kernel.token_panel.vector); }
   int columns() const { return vectors() * kernel.token_panel.vector; }
   int FoldEnd(int k0) const { return std::min(k0 + fold_k(), in()); }
-  // In the fold block that starts at element k0: the panel, and its bytes from lane to lane.
+  // Of the panel in the K block that starts at element k0: bytes from lane to lane, and the panel.
   size_t PanelStride(int k0) const {
     return kernel.PanelStride(Words(FoldEnd(k0) - k0), columns());
   }
   uint8_t* Panel(int k0) const {
     return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(Words(fold_k()), columns());
   }
-  // The same call for the rest.
+  // The same call for the remaining tokens.
   LinearJob Rest() const {
     LinearJob job = *this;
     job.tokens = rest_tokens();
@@ -128,17 +128,17 @@ struct LinearJob {
     return job;
   }
   bool quantized() const { return kernel.widen != nullptr; }
-  // x becomes integers, and of 8 bits.
+  // True if x is quantised; narrow_x(): to int8 instead of int16.
   bool has_integers() const { return kernel.integer.columns > 0; }
   bool narrow_x() const { return w.format().numeric_type() == DType::kI8; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
-  // Prepacked: the fold block that starts at element k0, of the panel that starts at a row; and the
-  // bytes from one panel to the next.
+  // Prepacked: the K block that starts at element k0 of the panel that starts at `row`;
+  // PrepackedBytes(): bytes from one panel to the next.
   const uint8_t* Prepacked(int part, int row, int k0) const {
     return W(part, row, 0).values + RowBytes(k0) * kernel.outer_columns;
   }
   size_t PrepackedBytes() const { return RowBytes(in()) * kernel.outer_columns; }
-  // What follows column k of rows [row, row + rows) up to column `end`.
+  // Prefetches columns [k, end) of rows [row, row + rows).
   Prefetcher Fetch(int part, int row, int rows, int k, int end) const {
     const int columns = kernel.outer_columns;
     if (prepacked()) {
@@ -148,19 +148,19 @@ struct LinearJob {
     const WeightRows at = W(part, row, k);
     return {at.values, at.stride, rows, Lines(end - k)};
   }
-  // The rest of a run of rows is cut into equal parts rather than a full and a thin one.
+  // The size of the next tile: the last two tiles are of equal size, not a full and a thin one.
   static int NextRows(int left, int full) {
     return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
   }
 };
 
-// Rows [begin, end) of one part, whose sums go to the output from column `column` on.
+// Rows [begin, end) of one part; their sums go to the output from column `column` on.
 struct RowRange {
   int part = 0, begin = 0, end = 0, column = 0;
   Epilogue epilogue = Epilogue::kStore;  // kSwiGlu: the output holds the gate, these are rows of up
 };
 
-// Scales and zeros of rows of a quantised W over one fold block, as the tiles take them.
+// Scales and zeros of rows of a quantised W over one K block, as the tiles take them.
 template <int kRows>
 struct Groups {
   alignas(kLine) float scales[kRows * kMaxUnits + kSumLanes];  // [rows][units]
@@ -171,7 +171,7 @@ struct Groups {
     units = CeilDiv(range.end - range.begin, job.w.format().unit_columns());
     job.kernel.widen(job.w.parts[part].weight, range, scales, zeros);
   }
-  // The tile is of rows [at, ...), `columns` behind the first of the fold block.
+  // Points `rows` at those of rows [at, ...), from `columns` columns after the K block's first on.
   void Give(const LinearJob& job, int at, int columns, WeightRows* rows) const {
     const int unit = job.w.format().unit_columns();
     rows->scales = scales + at * units + columns / unit;
@@ -181,8 +181,8 @@ struct Groups {
   }
 };
 
-// The output is cut into work items of `step` columns that never cross from one part to the next.
-// With SwiGLU an item is rows of gate and, after them, the same rows of up.
+// The output is cut into work items of `step` columns, each inside one part. With SwiGLU an item is
+// rows of gate, then the same rows of up.
 inline int CountItems(const LinearJob& job, int step) {
   int items = 0;
   for (int part = 0; part < job.cut_parts(); ++part) items += CeilDiv(job.rows(part), step);
@@ -197,15 +197,8 @@ inline RowRange FindRows(const LinearJob& job, int item, int step) {
   return {part, begin, std::min(job.rows(part), begin + step), column + begin,
           job.paired() ? Epilogue::kStore : job.epilogue};
 }
-// Calls f(item, next) for those of `items` that this thread takes. The next one is taken before f,
-// which fetches what that will need; behind the last it is `items`.
-template <typename F>
-void ForEachTaken(WorkShares& shares, int thread, int items, const F& f) {
-  const auto take = [&] { return static_cast<int>(shares.Take(thread).begin); };
-  for (int item = take(), next = 0; item < items; item = next) f(item, next = take());
-}
-// The rows of W to fetch while those of a range are computed up to column `end`: their own further
-// columns, else those that the thread takes next.
+// What to prefetch while a range is computed up to column `end`: the range's next columns, or after
+// the last ones the rows that the thread takes next.
 inline Prefetcher FetchAfter(const LinearJob& job, const RowRange& range, const RowRange& next,
                              int end) {
   const bool last = end == job.in();
@@ -219,7 +212,28 @@ inline RowRange UpRows(RowRange gate) {
   gate.epilogue = Epilogue::kSwiGlu;
   return gate;
 }
-// Vectors of a mapped file may be unaligned.
+// Cuts the output into ranges of `step` features and the tokens into `blocks`. Each thread makes
+// one worker, start(thread), and calls worker(range, next, block) for the items it claims. SwiGLU:
+// for the rows of gate, then for the same rows of up. `next` is the range that the worker gets
+// after this one, for prefetching; it is empty after the last.
+template <typename F>
+void ForEachRange(ThreadPool& pool, const LinearJob& job, int step, int blocks, const F& start) {
+  const int ranges = CountItems(job, step), items = ranges * blocks;
+  WorkShares& shares = pool.Divide(items);
+  pool.Run([&](int thread) {
+    const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
+    auto worker = start(thread);
+    const auto take = [&] { return static_cast<int>(shares.Take(thread).begin); };
+    for (int item = take(), next = 0; item < items; item = next) {
+      next = take();
+      const RowRange range = FindRows(job, item % ranges, step);
+      const RowRange after = next < items ? FindRows(job, next % ranges, step) : RowRange{};
+      worker(range, job.paired() ? UpRows(range) : after, item / ranges);
+      if (job.paired()) worker(UpRows(range), after, item / ranges);
+    }
+  });
+}
+// The bias of feature i; tensors of a mapped file may be unaligned.
 inline float BiasAt(const Tensor& bias, int i) {
   const char* at = static_cast<const char*>(bias.data) + i * DTypeBytes(bias.dtype);
   if (bias.dtype == DType::kF32) {
@@ -232,7 +246,7 @@ inline float BiasAt(const Tensor& bias, int i) {
   return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
 }
 
-// Calls f(begin, end) for ranges of `step` of the items of x, by all threads if they pay.
+// Calls f(begin, end) for ranges of `step` items of x, on all threads if x is large enough.
 template <typename F>
 void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
   constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner
@@ -243,26 +257,28 @@ void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, cons
 }
 
 // Writes the rows [token, token + count) of the output, columns of the range, from sums
-// [count][stride], to which it adds the bias.
+// [count][stride], to which it adds the bias. At most kMaxFinishColumns columns.
+constexpr int kMaxFinishColumns = 64;
 void FinishRows(const LinearJob& job, const RowRange& range, int token, int count, float* sums,
                 size_t stride);
-// All of a range of output columns for few tokens; the thread takes `after` next. kSwiGlu needs
-// `up`, [tokens][columns].
-void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after,
-                      float* up);
+// ApplyStreamed for one range of output columns; the thread takes `after` next.
+void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after);
 
 size_t PanelScratchBytes();
 size_t IntegerScratchBytes(int in);
 size_t BlockedScratchBytes(int tokens, int in);
-// workspace: as much as the largest of these for each thread, 64-byte aligned.
-void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                   size_t workspace_bytes);
-void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                     size_t workspace_bytes);
-void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                  size_t workspace_bytes);
-// And converts x.
-void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& x, uint8_t* workspace,
-                  size_t workspace_bytes);
+
+// Memory of each thread: as much as the largest of these, 64-byte aligned.
+struct Workspace {
+  uint8_t* base;
+  size_t bytes;  // of a thread
+  uint8_t* of(int thread) const { return base + thread * bytes; }
+};
+void ApplyStreamed(ThreadPool& pool, const LinearJob& job, const Workspace& workspace);
+void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, const Workspace& workspace);
+void ApplyBlocked(ThreadPool& pool, const LinearJob& job, const Workspace& workspace);
+// This one converts x, too.
+void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& x,
+                  const Workspace& workspace);
 
 }  // namespace kuiper::cpu

@@ -4,11 +4,11 @@
 // many rows once per block (with AVX2 in each tile), so they run at the FP32 rate; one row
 // runs at memory bandwidth where two conversions per 4 bytes keep up with it.
 #include "kuiper/kernels/cpu/cpu_target.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_hwy.cpp"
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear/dense.cpp"
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -25,9 +25,9 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-#include "kuiper/kernels/cpu/linear_fp32-inl.h"
+#include "kuiper/kernels/cpu/linear/fp32-inl.h"
 // Uses what that defines.
-#include "kuiper/kernels/cpu/linear_dense-inl.h"
+#include "kuiper/kernels/cpu/linear/dense-inl.h"
 
 struct F32Model : Fp32Model {
   static constexpr int kChunk = 16, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;

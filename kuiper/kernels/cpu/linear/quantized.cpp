@@ -2,11 +2,11 @@
 // Expected: codes cost about three instructions per vector of factors, which one row shares with
 // nothing; so it runs at memory bandwidth where a core widens faster than it reads
 // (docs/benchmarks.md). Many rows widen each weight once per block and run at the FP32 rate.
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_quantized.cpp"
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear/quantized.cpp"
 #include <cstring>
 #include <type_traits>
 
@@ -22,8 +22,8 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-#include "kuiper/kernels/cpu/linear_fp32-inl.h"
-#include "kuiper/kernels/cpu/linear_quantized-inl.h"
+#include "kuiper/kernels/cpu/linear/fp32-inl.h"
+#include "kuiper/kernels/cpu/linear/quantized-inl.h"
 
 using I32Tag = hn::RebindToSigned<F32Tag>;
 using I32Vec = hn::Vec<I32Tag>;
@@ -91,7 +91,7 @@ struct Int8Codes {
 };
 
 // Uses the codes.
-#include "kuiper/kernels/cpu/linear_integer-inl.h"
+#include "kuiper/kernels/cpu/linear/integer-inl.h"
 
 // Sign, exponent and fraction of E4M3 are those of the FP16 number with 256 times smaller value.
 struct E4M3Codes {

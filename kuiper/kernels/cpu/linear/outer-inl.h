@@ -1,10 +1,10 @@
-// The outer products of the linear layer over an instruction set M, for many tokens: a tile of rows
-// of x by vectors of columns of y, one lane of all sums after the other, or two. A multiply-add
-// needs no fold across a register, and W is read once per tile from a panel in the L2 cache.
-// Expected: 0.9 of the multiply-add peak; sums of lanes that wait for their partners cost the rest.
-// linear_dense-inl.h has what only dense kinds have.
+// The outer products of the linear layer over an instruction set M, for many tokens: a tile of
+// tokens by vectors of output features, one or two lanes of all sums at a time. No register is
+// reduced, and W is read once per tile from a panel in the L2 cache. Expected: 0.9 of the
+// multiply-add peak; storing sums of lanes until they meet their partners costs the rest.
+// dense-inl.h has what only dense kinds have.
 //
-// Included like linear_tile-inl.h, after it and with what it asks of M; further
+// Included like tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
 //   FusedMultiplyAdd(Vec w, Vec x, Acc& acc) is Multiply and leaves a sum in its register,
@@ -16,15 +16,15 @@
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
 //   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
 
-// What a tile fetches: a burst before each lane,
+// What a tile prefetches: a burst before each lane,
 struct BurstFetch {
   const OuterArgs& a;
   HWY_INLINE void BeforeLane() { a.next->Fetch(a.next_lines); }
   HWY_INLINE void InWord(int) {}
 };
-// nothing, or kLines lines in each word, or each second one as far on as both. Products wait behind
-// a burst of prefetches: without bursts 12 and 16 tokens took 0.86 of the time, 32 0.93, 64 and
-// more the same (Zen 4).
+// or nothing, or kLines lines with each kWords-th word. Products wait for a burst of prefetches:
+// without bursts 12 and 16 tokens took 0.86 of the time, 32 took 0.93, 64 and more the same (Zen
+// 4).
 template <int kLines, int kWords = 1>
 struct SteadyFetch {
   const uint8_t* at;
@@ -38,19 +38,19 @@ struct SteadyFetch {
   }
 };
 
-// 16 registers of eight lanes, as AVX2 has: what is measured there is done nowhere else.
+// 16 registers of eight lanes, as AVX2 has. Its measured choices are used nowhere else.
 template <class M>
 constexpr bool IsNarrow() {
   return M::kVectorLanes == 8 && M::kRegisters == 16;
 }
 
-// Chunks that a word of a panel has parts of.
+// Chunks that have elements in one word of a panel.
 template <class M>
 constexpr int ChunksOfWord() {
   return M::kWordSteps > M::kSteps ? M::kWordSteps / M::kSteps : 1;
 }
 
-// The factors that a vector of words of a panel has for a step.
+// The operands of one step in a vector of words of a panel.
 template <class M>
 HWY_INLINE typename M::Vec LoadFactors(const uint8_t* words, [[maybe_unused]] int step) {
   if constexpr (M::kWordSteps > 1) {
@@ -60,9 +60,9 @@ HWY_INLINE typename M::Vec LoadFactors(const uint8_t* words, [[maybe_unused]] in
   }
 }
 
-// The next word of one lane, of which it takes kSteps: kRows of x and kColumns of W are side by
-// side, of which the tile takes the first MR by NV vectors.
-template <class M, int MR, int NV, int kRows, int kColumns, int kSteps, class Fetch>
+// Multiplies the next word of one lane, kSteps steps. The tile takes the first NV vectors of the
+// panel's kColumns.
+template <class M, int MR, int NV, int kColumns, int kSteps, class Fetch>
 struct OuterWord {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
   const uint8_t*& x;
@@ -72,7 +72,7 @@ struct OuterWord {
 
   HWY_INLINE void operator()(int i) const {
     fetch.InWord(i);
-    KU_UNROLL for (int s = 0; s < kSteps; ++s, x += kRows * sizeof(float)) {
+    KU_UNROLL for (int s = 0; s < kSteps; ++s, x += MR * sizeof(float)) {
       typename M::Vec b[NV];
       KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = LoadFactors<M>(w + n * kVectorBytes, s);
       KU_UNROLL for (int m = 0; m < MR; ++m) {
@@ -84,8 +84,8 @@ struct OuterWord {
   }
 };
 
-// Gives each word its place among those of a branch. Four have one: a CPU does not foresee the end
-// of a lane's loop, which costs the time of 40 multiply-adds (Zen 3).
+// Calls word(i) `times` times, unrolled by four for 256-bit registers: mispredicting the end of a
+// lane's loop costs the time of 40 multiply-adds (Zen 3).
 template <class M, class Word>
 HWY_INLINE void RepeatWord(int times, const Word& word) {
   constexpr int kUnrolled = IsNarrow<M>() ? 4 : 1;
@@ -98,15 +98,14 @@ HWY_INLINE void RepeatWord(int times, const Word& word) {
 }
 
 // Accumulates `steps` of one lane of any dense panel.
-template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
+template <class M, int MR, int NV, int kColumns, class Fetch>
 HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
                                 typename M::Acc (&acc)[MR][NV]) {
   constexpr int kSteps = M::kWordSteps;
-  RepeatWord<M>(steps / kSteps,
-                OuterWord<M, MR, NV, kRows, kColumns, kSteps, Fetch>{x, w, fetch, acc});
+  RepeatWord<M>(steps / kSteps, OuterWord<M, MR, NV, kColumns, kSteps, Fetch>{x, w, fetch, acc});
   if constexpr (ChunksOfWord<M>() > 1) {
     if (steps % kSteps != 0) {
-      OuterWord<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{x, w, fetch, acc}(0);
+      OuterWord<M, MR, NV, kColumns, M::kSteps, Fetch>{x, w, fetch, acc}(0);
     }
   }
 }
@@ -117,18 +116,18 @@ HWY_INLINE void SetZero(typename M::Acc (&acc)[MR][NV]) {
       M::Zero();
 }
 
-// Adds the sums of `count` lanes, or of as many groups of them: part(i, acc) gives those at place i
-// of that order, and they meet as in the fold. The last sums go to a.sums.
+// Adds the sums of `count` lanes, or groups of lanes, in the order of the contract: part(i, acc)
+// computes those at position i. The result goes to a.sums.
 template <class M, int MR, int NV, class F>
 HWY_INLINE void AddLanes(const OuterArgs& a, int count, F part) {
-  constexpr int kDepth = 4;  // of the fold
+  constexpr int kDepth = 4;  // of the reduction
   constexpr int kLanes = M::kVectorLanes;
   alignas(64) float waiting[kDepth][MR][NV][kLanes];
-  auto* top = waiting;  // behind those that wait
+  auto* top = waiting;  // after the stored sums
   typename M::Acc acc[MR][NV];
   for (int place = 0;;) {
     part(place, acc);
-    // A lane meets its partner, both theirs, and so on: as many times as its place ends in ones.
+    // Pairwise reduction: adds as many stored sums as `place` has trailing one bits.
     for (int i = place; (i & 1) != 0; i >>= 1) {
       --top;
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
@@ -151,50 +150,13 @@ HWY_INLINE void AddLanes(const OuterArgs& a, int count, F part) {
   }
 }
 
-// One lane of all sums of a tile.
-template <class M, int MR, int NV, int kRows, bool kScaled>
-struct OneLane {
-  static constexpr int kLanes = M::kVectorLanes, kColumns = NV * kLanes;
-  const OuterArgs& a;
-
-  HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
-    const uint8_t* x = a.rows + place * (a.steps * kRows * sizeof(float));
-    const uint8_t* w = a.panel + place * a.panel_stride;
-    BurstFetch fetch{a};
-    fetch.BeforeLane();
-    SetZero<M>(acc);
-    if constexpr (kScaled) {
-      const float* scales = a.scales;
-      for (int i = 0; i < a.steps; i += a.unit_steps, scales += a.scale_stride) {
-        typename M::Acc unit[MR][NV];
-        SetZero<M>(unit);
-        const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
-        const OuterWord<M, MR, NV, kRows, kColumns, 1, BurstFetch> word{x, w, fetch, unit};
-        for (int j = 0; j < here; ++j) word(0);
-        KU_UNROLL for (int n = 0; n < NV; ++n) {
-          const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
-          KU_UNROLL for (int m = 0; m < MR; ++m) {
-            acc[m][n] = M::MultiplyAdd(unit[m][n], scale, acc[m][n]);
-          }
-        }
-      }
-    } else {
-      AccumulatePanel<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
-    }
-  }
-};
-
-// kRows of x are side by side, of which the tile takes MR.
-template <class M, int MR, int NV, int kRows, bool kScaled>
-HWY_NOINLINE void OuterTile(const OuterArgs& a) {
-  AddLanes<M, MR, NV>(a, kSumLanes, OneLane<M, MR, NV, kRows, kScaled>{a});
-}
-
-// The next lane, or the next two. They are asked for in order: pointers go on, since a compiler
-// that is short of registers keeps addresses in vector registers, where they wait behind products.
-template <class M, int MR, int NV, int kRows, int kColumns, int L, class Fetch>
+// The next lane of all sums, or the next two. Lanes are asked for in order: pointers go on, since a
+// compiler that is short of registers keeps addresses in vector registers, where they wait behind
+// products.
+template <class M, int MR, int NV, int kColumns, int L, class Fetch, bool kScaled>
 struct NextLanes {
   static constexpr int kSteps = M::kWordSteps;  // for which a word is read
+  using Sums = typename M::Acc[MR][NV];
   const OuterArgs& a;
   Fetch fetch{a};
   const uint8_t* x = a.rows;
@@ -202,16 +164,36 @@ struct NextLanes {
   // Between lanes of W.
   size_t gap = a.panel_stride - (a.steps + kSteps - 1) / kSteps * kColumns * sizeof(float);
 
-  HWY_INLINE void Lane(typename M::Acc (&acc)[MR][NV]) {
+  HWY_INLINE void Lane(Sums& acc) {
     SetZero<M>(acc);
     fetch.BeforeLane();
-    AccumulatePanel<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
+    if constexpr (kScaled) {
+      ScaledLane(acc);
+    } else {
+      AccumulatePanel<M, MR, NV, kColumns>(x, w, a.steps, fetch, acc);
+    }
     w += gap;
   }
-  HWY_INLINE void operator()(int, typename M::Acc (&acc)[MR][NV]) {
+  HWY_INLINE void ScaledLane(Sums& acc) {
+    const float* scales = a.scales;
+    for (int i = 0; i < a.steps; i += a.unit_steps, scales += a.scale_stride) {
+      Sums unit;
+      SetZero<M>(unit);
+      const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
+      const OuterWord<M, MR, NV, kColumns, 1, Fetch> word{x, w, fetch, unit};
+      for (int j = 0; j < here; ++j) word(0);
+      KU_UNROLL for (int n = 0; n < NV; ++n) {
+        const typename M::Acc scale = M::LoadAcc(scales + n * M::kVectorLanes);
+        KU_UNROLL for (int m = 0; m < MR; ++m) {
+          acc[m][n] = M::MultiplyAdd(unit[m][n], scale, acc[m][n]);
+        }
+      }
+    }
+  }
+  HWY_INLINE void operator()(int, Sums& acc) {
     static_assert(L == 1 || L == 2);
     if constexpr (L == 1) return Lane(acc);
-    typename M::Acc first[MR][NV];
+    Sums first;
     Lane(first);
     Lane(acc);
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
@@ -219,13 +201,13 @@ struct NextLanes {
   }
 };
 
-// kRows of x and kColumns of W are side by side. With two lanes at once half as many sums wait in
+// With two lanes at once half as many sums wait in
 // memory, whose stores take the time of two products each on Zen 4; x is read twice as often. One
 // thread and a panel in L2, BF16 of 1,024 columns: 0.97 of the multiply-add peak, and 0.92 with
 // lanes one by one.
-template <class M, int MR, int NV, int kRows, int kColumns, int L, class Fetch>
-HWY_NOINLINE void NextLanesTile(const OuterArgs& a) {
-  AddLanes<M, MR, NV>(a, kSumLanes / L, NextLanes<M, MR, NV, kRows, kColumns, L, Fetch>{a});
+template <class M, int MR, int NV, int kColumns, int L, class Fetch, bool kScaled = false>
+HWY_NOINLINE void OuterTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes / L, NextLanes<M, MR, NV, kColumns, L, Fetch, kScaled>{a});
 }
 
 // Chunk c of `rows` rows as `columns` columns of a panel, the first of which is at `panel`;
@@ -280,14 +262,11 @@ constexpr int OuterVectors() {
   return kFit < kMax ? kFit : kMax;
 }
 
-template <class M, int MR, int NV, int kRows, bool kScaled>
+template <class M, int MR, int NV, bool kScaled>
 void SetOuterTiles(LinearKernel& kernel) {
-  if constexpr (TakesPairedLanes<M, kScaled>()) {
-    kernel.outer[MR] = &NextLanesTile<M, MR, NV, kRows, NV * M::kVectorLanes, 2, BurstFetch>;
-  } else {
-    kernel.outer[MR] = &OuterTile<M, MR, NV, kRows, kScaled>;
-  }
-  if constexpr (MR > 1) SetOuterTiles<M, MR - 1, NV, kRows, kScaled>(kernel);
+  constexpr int kLanes = TakesPairedLanes<M, kScaled>() ? 2 : 1;
+  kernel.outer[MR] = &OuterTile<M, MR, NV, NV * M::kVectorLanes, kLanes, BurstFetch, kScaled>;
+  if constexpr (MR > 1) SetOuterTiles<M, MR - 1, NV, kScaled>(kernel);
 }
 
 template <class M, bool kScaled>
@@ -298,5 +277,5 @@ void SetOuter(LinearKernel& kernel) {
   constexpr int kChunks = ChunksOfWord<M>();
   kernel.packed_chunk = kChunks * M::kChunk;
   kernel.packed_chunk_bytes = M::kWordSteps > 1 ? kChunks * M::kWeightChunkBytes : M::kChunkBytes;
-  SetOuterTiles<M, kRows, kVectors, kRows, kScaled>(kernel);
+  SetOuterTiles<M, kRows, kVectors, kScaled>(kernel);
 }

@@ -1,7 +1,7 @@
-// The linear layer: converts the activations. linear_streamed.cpp has the products of few tokens,
-// linear_token_panel.cpp and linear_blocked.cpp those of many, linear_integer.cpp those of
+// The linear layer: converts the activations. streamed.cpp has the products of few tokens,
+// token_panel.cpp and blocked.cpp those of many, integer.cpp those of
 // integers.
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/linear/cpu_linear.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,28 +9,27 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
-#include "kuiper/kernels/cpu/flush_subnormals.h"
 #include "kuiper/kernels/cpu/host_memory.h"
-#include "kuiper/kernels/cpu/linear_job.h"
+#include "kuiper/kernels/cpu/linear/job.h"
 
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kMaxSubWords = 2048 / sizeof(float);  // of a row in a sub-block
+constexpr int kMaxSubWords = 2048 / sizeof(float);  // per row and sub-block
 
-// Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
-// FP32 twice over, and in whole tiles or vectors; a panel has two lines more for each lane.
+// Converted activations take at most 4 bytes per element, in whole chunks of at most 32 elements
+// and whole vectors of tokens; a panel has two lines more for each lane.
 size_t ActivationBytes(int tokens, int in) {
   return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kSumLanes - 1) +
          (CeilDiv<size_t>(in, kSumLanes * kFoldChunks) + 1) * kSumLanes * 2 * kLine;
 }
 
-// Of the workspace of a thread.
+// Workspace of a thread.
 size_t SliceBytes(int tokens, int in) {
   return std::max({BlockedScratchBytes(tokens, in), PanelScratchBytes(), IntegerScratchBytes(in)});
 }
 
-// Few tokens: [begin, end) of x.
+// Streamed: converts tokens [begin, end).
 void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
   for (int k0 = 0; k0 < job.in(); k0 += job.sub_k()) {
     for (int t = begin; t < end; ++t) {
@@ -39,33 +38,32 @@ void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
   }
 }
 
-// A row of x over a fold block as one of a tile of OuterArgs::x, whose place of that row is `to`.
-void ConvertForOuter(const LinearJob& job, const float* x, int elements, uint32_t* to,
-                     size_t lane_stride) {
+// Converts one token over a K block to its column `to` of a tile of OuterArgs::rows.
+void ConvertForOuter(const LinearJob& job, const float* x, int elements, int tile_rows,
+                     uint32_t* to) {
   alignas(64) uint32_t words[kMaxSubWords];
+  const size_t lane_stride = job.Words(elements) / kSumLanes * tile_rows;
   const int step = job.kernel.chunk * job.kernel.sub_chunks;
   for (int k = 0; k < elements; k += step) {
     const int here = std::min(step, elements - k);
     job.kernel.convert(x + k, here, reinterpret_cast<uint8_t*>(words));
     const size_t steps = job.Words(here) / kSumLanes;
-    SpreadWords(words, steps, job.side_by_side(), lane_stride, to);
-    to += steps * job.side_by_side();
+    SpreadWords(words, steps, tile_rows, lane_stride, to);
+    to += steps * tile_rows;
   }
 }
 
 void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
-  const int begin = job.TileBegin(tile);
+  const int begin = job.TileBegin(tile), rows = job.TileRows(tile);
   for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
-    const int elements = std::min(job.fold_k(), job.in() - k0);
     auto* const to = reinterpret_cast<uint32_t*>(job.XTile(k0, tile));
-    const size_t lane_stride = job.Words(elements) / kSumLanes * job.side_by_side();
-    for (int t = begin; t < job.TileBegin(tile + 1); ++t) {
-      ConvertForOuter(job, x.row<float>(t) + k0, elements, to + (t - begin), lane_stride);
+    for (int m = 0; m < rows; ++m) {
+      ConvertForOuter(job, x.row<float>(begin + m) + k0, job.FoldEnd(k0) - k0, rows, to + m);
     }
   }
 }
 
-// A vector of tokens, those that are there, as columns of the panel.
+// Converts vector i of the tokens to columns of the panel.
 void ConvertVector(const LinearJob& job, const Tensor& x, int i) {
   const TokenPanelKernel& kernel = job.kernel.token_panel;
   const int first = i * kernel.vector;
@@ -134,7 +132,7 @@ void TransposeRows(uint8_t* data, int rows, int64_t columns, uint8_t* copy) {
   }
 }
 
-// The same of codes that are multiplied with integers.
+// As PrepackRows, for codes that are multiplied with integers.
 void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.columns;
   const int64_t row_bytes = matrix->format.RowBytes(in);
@@ -157,7 +155,7 @@ void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightM
   matrix->is_prepacked = true;
 }
 
-// Whether a matrix can be prepacked.
+// True if a matrix can be prepacked.
 bool FitsPanels(const LinearKernel& kernel, int in, const WeightMatrix& w) {
   if (w.is_prepacked || reinterpret_cast<uintptr_t>(w.values.data) % kLine != 0) return false;
   if (kernel.integer.prepacked[0][1] != nullptr) {
@@ -165,7 +163,7 @@ bool FitsPanels(const LinearKernel& kernel, int in, const WeightMatrix& w) {
     return w.rows() % kernel.integer.columns == 0 && w.format.group_rows == 1 &&
            (groups == 1 || groups == CeilDiv(in, w.format.unit_columns()));
   }
-  return kernel.prepacked.max_rows_alone > 0 && in % kernel.packed_chunk == 0 &&
+  return kernel.prepacked.max_single_rows > 0 && in % kernel.packed_chunk == 0 &&
          !w.format.is_quantized() && w.rows() % kernel.outer_columns == 0;
 }
 
@@ -213,13 +211,13 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                       static_cast<size_t>(out.stride[0]),
                       static_cast<uint8_t*>(activations_.data()),
                       tokens};
-  auto* const workspace = static_cast<uint8_t*>(workspace_.data());
-  if (job.has_integers()) return ApplyInteger(pool_, job, x, workspace, workspace_slice_);
+  const Workspace workspace{static_cast<uint8_t*>(workspace_.data()), workspace_slice_};
+  if (job.has_integers()) return ApplyInteger(pool_, job, x, workspace);
   Convert(pool_, job, x);
   const auto apply = job.streamed()    ? ApplyStreamed
                      : job.has_panel() ? ApplyTokenPanel
                                        : ApplyBlocked;
-  apply(pool_, job, workspace, workspace_slice_);
+  apply(pool_, job, workspace);
 }
 
 void CpuLinear::Prepack(Linear* w) {

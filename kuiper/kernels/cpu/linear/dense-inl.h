@@ -1,8 +1,8 @@
 // What only dense kinds have of outer products: panels of stored rows, also of rows anywhere (keys
-// of attention, by short_outer), and for linear_token_panel.cpp rows of W where they lie by a panel
+// of attention, by short_outer), and for token_panel.cpp rows of W where they lie by a panel
 // of tokens (StoredRowTile); then the kernel of such a kind with all its tiles.
 //
-// Included like linear_outer-inl.h, after it; where M has kWordSteps of more than one, further
+// Included like outer-inl.h, after it; where M has kWordSteps of more than one, further
 //   Vec LoadWords(const uint8_t* chunks, int vector) gives the words of a vector of lanes of so
 //   many steps as they are stored,
 // and if these are steps of one chunk,
@@ -10,7 +10,7 @@
 // else, for panels with the factors of a step in a row instead of pairs,
 //   SplitPairs(uint8_t* words), which makes them of a vector of pairs.
 
-// The factors of stored rows of k elements; row n begins at rows(n).
+// The operands of stored rows of k elements; row n begins at rows(n).
 template <class M, class Rows>
 struct StoredFactors {
   const Rows& rows;
@@ -47,7 +47,7 @@ struct PairWords : M {
   }
 };
 
-// Words with the factors of several steps.
+// Words that hold the operands of several steps.
 template <class M, class Rows>
 void PackPairs(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
   using Words = PairWords<M>;
@@ -114,11 +114,11 @@ template <class M, int MR>
 void SetShortOuterTiles(LinearKernel& kernel) {
   constexpr int kLanesAtOnce = IsNarrow<M>() ? 1 : 2;
   kernel.short_outer[MR] =
-      &NextLanesTile<M, MR, ShortVectors<M>(), MR, PanelColumns<M>(), kLanesAtOnce, SteadyFetch<0>>;
+      &OuterTile<M, MR, ShortVectors<M>(), PanelColumns<M>(), kLanesAtOnce, SteadyFetch<0>>;
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1>(kernel);
 }
 
-// The factors that a stored word of a row has in the steps of its chunk.
+// The operands of a stored word of a row, one for each step of its chunk.
 template <class M>
 HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kSteps]) {
   if constexpr (M::kSteps == 1) {
@@ -128,8 +128,8 @@ HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kStep
   }
 }
 
-// MR rows that go on side by side, as few pointers as x86 has registers for: row m is 0, 1 or 2
-// strides behind one of them, which an address holds as it is.
+// MR adjacent rows with few pointers, since x86 has few registers: row m is 0, 1 or 2 strides after
+// one of them, which an x86 address can express.
 template <int MR>
 struct RowCursor {
   static constexpr int kPerPointer = 3, kPointers = (MR + kPerPointer - 1) / kPerPointer;
@@ -139,7 +139,7 @@ struct RowCursor {
   HWY_INLINE RowCursor(const uint8_t* rows, size_t stride) : stride(stride) {
     KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] = rows + i * kPerPointer * stride;
   }
-  // The compiler may not keep a pointer for each row and word, which it would move to memory.
+  // Keeps the compiler from making a pointer for each row and word, which it would spill.
   HWY_INLINE void KeepInRegister() {
     KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i]));
   }
@@ -151,8 +151,7 @@ struct RowCursor {
   }
 };
 
-// The L neighbouring lanes from place L * group on of MR rows of W, read where they lie, by NV
-// vectors of tokens.
+// The L lanes from position L * group on of MR rows of W, in place, by NV vectors of tokens.
 template <class M, int MR, int NV, int L>
 struct StoredLanes {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
@@ -165,7 +164,7 @@ struct StoredLanes {
     typename M::Acc lanes[L][MR][NV];
     KU_UNROLL for (int l = 0; l < L; ++l) SetZero<M>(lanes[l]);
     const uint8_t* panel = a.panel + L * group * a.panel_stride;
-    // Places reverse bits, so that those of a group are as far apart as those of the first one.
+    // Positions are reversed bits, so the lanes of every group are equally far apart.
     RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
     for (int i = 0; i < a.steps; i += M::kSteps) {
       fetch.InWord(0);
@@ -202,7 +201,7 @@ HWY_NOINLINE void StoredRowTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes / L, StoredLanes<M, MR, NV, L>{a});
 }
 
-// Converted chunks side by side, one of each row.
+// Adjacent converted chunks, one of each row.
 template <class M>
 struct ConvertedChunks {
   const uint8_t* chunks;
@@ -213,7 +212,7 @@ struct ConvertedChunks {
   }
 };
 
-// The column of token t of a vector: StoreLanes gives lanes the places of those of a fold block.
+// The column of token t of a vector: StoreLanes writes lanes in the order of LanePlace.
 template <class M>
 constexpr int TokenColumn(int t) {
   return LanePlace(t) / (kSumLanes / M::kVectorLanes);
@@ -235,7 +234,7 @@ void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* 
   }
 }
 
-// TokenPanelKernel::transpose: words are moved as those of a chunk of one step are.
+// TokenPanelKernel::transpose: moves words like those of a chunk of one step.
 template <class M>
 void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
   constexpr int kRows = M::kPackRows;
@@ -262,8 +261,8 @@ void AddRowTiles(TokenPanelKernel& panel) {
   SetRowTiles<M, MR, NV, L>(panel);
 }
 
-// The loads of narrow panels serve several lanes at once. Only what was measured has panels:
-// registers of 16 lanes, and 16 registers of 8.
+// In narrow panels a load serves several lanes at once. Only measured sets have token panels: those
+// with registers of 16 lanes, and with 16 registers of 8.
 template <class M>
 TokenPanelKernel MakeTokenPanel() {
   constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
@@ -291,44 +290,44 @@ TokenPanelKernel MakeTokenPanel() {
   return panel;
 }
 
-// Panels of prepacked W have the stored bytes in another order. Only what was measured has them.
+// Panels of prepacked W hold the stored bytes in another order. Only measured sets have them.
 template <class M>
 constexpr bool TakesPrepacked() {
   constexpr bool kAsStored = M::kChunkBytes == M::kWeightChunkBytes;
   return M::kWordSteps > 1 || (kAsStored && (IsNarrow<M>() || TakesPairedLanes<M, false>()));
 }
-// Two if registers hold the sums of both beside the factors of a step.
+// Two if registers hold the sums of both and the operands of a step.
 template <class M, int MR>
 constexpr int LanesAtOnce() {
   constexpr int kVectors = OuterVectors<M, false>(), kFactors = kVectors + 2;
   return 2 * MR * kVectors + kFactors < M::kRegisters ? 2 : 1;
 }
-// Without fetches tiles of up to five rows read as fast as memory gives if a line has as few
-// products as with BF16 factors. Six wait for it in a core's queues where two cores read 50 GB/s
-// and more: 0.85 of the time with fetches there, up to 1.03 where they read 33 (Zen 4).
+// BF16 has few products per line: tiles of up to five tokens read at the rate of memory without
+// prefetches. Tiles of six wait for memory where two cores read 50 GB/s and more: with prefetches
+// they take 0.85 of the time there, up to 1.03 where two cores read 33 GB/s (Zen 4).
 template <class M, int MR>
-void SetTilesAlone(PrepackedKernel& prepacked) {
+void SetSingleTiles(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>(), kColumns = PanelColumns<M>();
   constexpr int kLines = kColumns * sizeof(float) / 64;  // of a step
   constexpr bool kFetches = M::kWordSteps > 1 || MR >= kMaxTileRows;
-  prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, LanesAtOnce<M, MR>(),
-                                       SteadyFetch<kFetches ? kLines : 0>>;
-  if constexpr (MR > 1) SetTilesAlone<M, MR - 1>(prepacked);
+  prepacked.single[MR] = &OuterTile<M, MR, kVectors, kColumns, LanesAtOnce<M, MR>(),
+                                    SteadyFetch<kFetches ? kLines : 0>>;
+  if constexpr (MR > 1) SetSingleTiles<M, MR - 1>(prepacked);
 }
 template <class M, int MR>
 void SetPrepackedTiles(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>();
-  prepacked.tiles[MR] = &NextLanesTile<M, MR, kVectors, kMaxTileRows, PanelColumns<M>(),
-                                       LanesAtOnce<M, MR>(), SteadyFetch<1, IsNarrow<M>() ? 2 : 1>>;
+  prepacked.tiles[MR] = &OuterTile<M, MR, kVectors, PanelColumns<M>(), LanesAtOnce<M, MR>(),
+                                   SteadyFetch<1, IsNarrow<M>() ? 2 : 1>>;
   if constexpr (MR > 1) SetPrepackedTiles<M, MR - 1>(prepacked);
 }
 template <class M>
 PrepackedKernel MakePrepacked() {
   PrepackedKernel prepacked;
   constexpr int kRows = M::kAccRegisters / OuterVectors<M, false>();
-  static_assert(kRows <= kMaxRowsAlone);
-  prepacked.max_rows_alone = kRows;
-  SetTilesAlone<M, kRows>(prepacked);
+  static_assert(kRows <= kMaxSingleTileRows);
+  prepacked.max_single_rows = kRows;
+  SetSingleTiles<M, kRows>(prepacked);
   SetPrepackedTiles<M, kMaxTileRows>(prepacked);
   prepacked.read_row = &ReadRow<M>;
   return prepacked;

@@ -1,5 +1,5 @@
-// The micro-kernels of linear_integer.h in Highway code, over Codes, which loads pairs of codes.
-// Included by linear_quantized.cpp after linear_fp32-inl.h. A panel is [K / 2][columns][2 codes] of
+// The micro-kernels of integer.h in Highway code, over Codes, which loads pairs of codes.
+// Included by quantized.cpp after fp32-inl.h. A panel is [K / 2][columns][2 codes] of
 // 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
 // which all sets have, run at the rate of FP32 ones. Prepacked W has whole words of rows, whose
 // codes are taken apart in 16 bits: the pairs are of codes kPairsOfWord apart, and x lies likewise.
@@ -9,8 +9,8 @@
 inline constexpr int kLanes32 = Fp32Model::kVectorLanes;
 inline constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
 inline constexpr int kPanelColumns = kPanelVectors * kLanes32;
-inline constexpr int kBlockRows = 4;  // that are multiplied where they lie
-// Of a tile. NEON has the sums of two products in two vectors.
+inline constexpr int kBlockRows = 4;  // rows that are multiplied in place
+// Tokens of a tile. NEON has the sums of two products in two vectors.
 inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
 
 // Sets with registers of x86; defined anew for each set. The emulated set has arrays.

@@ -3,19 +3,19 @@
 // which tiles of tokens go. Prepacked, W has the panels already, and any number of tokens takes
 // tiles of them. Sums of a unit are exact and units are added in one order, so there is nothing
 // else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
-// (linear_avx512vnni.cpp) less some 5 % for packing.
+// (avx512vnni.cpp) less some 5 % for packing.
 #include <algorithm>
 
-#include "kuiper/kernels/cpu/linear_job.h"
+#include "kuiper/kernels/cpu/linear/job.h"
 
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kMaxColumns = 64;             // of a block: FinishRows takes as many
-constexpr size_t kPanelsBytes = 256 << 10;  // of a block of more than one panel
-constexpr size_t kStreamBytes = 256 << 10;  // of rows that a thread takes at a time
-constexpr size_t kBytesAhead = 8 << 10;     // that are fetched before they are used, at least
-constexpr size_t kPanelBytesOfElement = 2;  // of a code in a panel, at most
+constexpr int kMaxColumns = kMaxFinishColumns;  // of a block
+constexpr size_t kPanelsBytes = 256 << 10;      // of a block of more than one panel
+constexpr size_t kStreamBytes = 256 << 10;      // of rows that a thread takes at a time
+constexpr size_t kBytesAhead = 8 << 10;         // that are fetched before they are used, at least
+constexpr size_t kPanelBytesOfElement = 2;      // of a code in a panel, at most
 constexpr int kMinUnit = 32, kItemsPerThread = 4;
 
 size_t Aligned(size_t bytes) {
@@ -83,11 +83,16 @@ struct Space {
   }
 };
 
+bool LeavesRows(const LinearJob& job) {
+  return !job.prepacked() && job.tokens <= kMaxRowTokens &&
+         job.kernel.integer.rows[job.narrow_x()][job.tokens] != nullptr;
+}
+
 // One thread's part of a call.
 class Multiplier {
  public:
-  Multiplier(const LinearJob& job, const IntegerX& x, const Space& space)
-      : job_(job), kernel_(job.kernel.integer), x_(x), space_(space) {
+  Multiplier(const LinearJob& job, const IntegerX& x, const Space& space, int blocks)
+      : job_(job), kernel_(job.kernel.integer), x_(x), space_(space), blocks_(blocks) {
     panel_bytes_ = static_cast<size_t>(job.in()) * kernel_.panel_bits / 8 * kernel_.columns;
     args_.x_stride = x.stride;
     args_.units = x.units;
@@ -97,12 +102,19 @@ class Multiplier {
     args_.next = &next_;
   }
 
-  // The columns of a range for few tokens; `after` are rows to fetch behind them.
-  void MultiplyRows(const RowRange& range, const RowRange& after);
-  // The columns of a range for tokens [begin, end) by way of panels.
-  void MultiplyPanels(const RowRange& range, const RowRange& after, int begin, int end);
+  Multiplier(const Multiplier&) = delete;  // args_ points to next_
+  Multiplier& operator=(const Multiplier&) = delete;
+
+  // The columns of a range for a block of tokens; `after` are the rows to prefetch next.
+  void operator()(const RowRange& range, const RowRange& after, int block) {
+    if (LeavesRows(job_)) return MultiplyRows(range, after);
+    MultiplyPanels(range, after, job_.tokens * block / blocks_,
+                   job_.tokens * (block + 1) / blocks_);
+  }
 
  private:
+  void MultiplyRows(const RowRange& range, const RowRange& after);
+  void MultiplyPanels(const RowRange& range, const RowRange& after, int begin, int end);
   void TakeScales(const RowRange& range, int row, int column, int stride);
   void SetFactors(int part, int stride);
   void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
@@ -115,7 +127,8 @@ class Multiplier {
   const LinearJob& job_;
   const IntegerKernel& kernel_;
   const IntegerX& x_;
-  const Space& space_;
+  const Space space_;
+  const int blocks_;
   size_t panel_bytes_;
   IntegerArgs args_;
   LineFetcher next_;
@@ -295,11 +308,6 @@ void Multiplier::MultiplyPanels(const RowRange& range, const RowRange& after, in
   }
 }
 
-bool LeavesRows(const LinearJob& job) {
-  return !job.prepacked() && job.tokens <= kMaxRowTokens &&
-         job.kernel.integer.rows[job.narrow_x()][job.tokens] != nullptr;
-}
-
 // W goes through once, as fast as memory gives it.
 bool Streams(const LinearJob& job) {
   return LeavesRows(job) || (job.prepacked() && job.tokens <= job.kernel.integer.max_tokens);
@@ -326,33 +334,16 @@ size_t IntegerScratchBytes(int in) {
   return Space::Bytes(in);
 }
 
-void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, uint8_t* workspace,
-                  size_t workspace_bytes) {
+void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from,
+                  const Workspace& workspace) {
   const IntegerX x(job);
   Convert(pool, job, x, from);
-  const bool leaves_rows = LeavesRows(job);
-  const int rows = RowsOfItem(job, pool.size()), ranges = CountItems(job, rows);
+  const int rows = RowsOfItem(job, pool.size());
   // Tokens are divided where columns would not occupy all threads.
-  const int wanted = CeilDiv(kItemsPerThread * pool.size(), std::max(ranges, 1));
+  const int wanted = CeilDiv(kItemsPerThread * pool.size(), std::max(CountItems(job, rows), 1));
   const int blocks = std::clamp(job.tokens / (4 * kMaxIntegerTokens), 1, wanted);
-  const int items = ranges * blocks;
-  WorkShares& shares = pool.Divide(items);
-  pool.Run([&](int thread) {
-    const Space space(workspace + thread * workspace_bytes, job.in());
-    Multiplier multiplier(job, x, space);
-    const auto multiply = [&](const RowRange& range, const RowRange& after, int block) {
-      if (leaves_rows) return multiplier.MultiplyRows(range, after);
-      multiplier.MultiplyPanels(range, after, job.tokens * block / blocks,
-                                job.tokens * (block + 1) / blocks);
-    };
-    const auto range_of = [&](int item) {
-      return item < items ? FindRows(job, item % ranges, rows) : RowRange{};
-    };
-    ForEachTaken(shares, thread, items, [&](int item, int next) {
-      const RowRange range = range_of(item), after = range_of(next);
-      multiply(range, job.paired() ? UpRows(range) : after, item / ranges);
-      if (job.paired()) multiply(UpRows(range), after, item / ranges);
-    });
+  ForEachRange(pool, job, rows, blocks, [&](int thread) {
+    return Multiplier(job, x, Space(workspace.of(thread), job.in()), blocks);
   });
 }
 

@@ -1,11 +1,11 @@
 // The micro-kernels of the linear layer with BF16 activations in vdpbf16ps, which multiplies 32
 // pairs per instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids:
-// linear_hwy.cpp chooses), and reads weights and activations without widening them. Expected: one
+// dense.cpp chooses), and reads weights and activations without widening them. Expected: one
 // row 0.95 of the read bandwidth, 512 rows 0.9 of the peak of vdpbf16ps; the rest goes to packing
 // W (5 %) and to sums of lanes that wait (3 %).
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/cpu_target.h"
-#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/linear/kernel.h"
 
 // They take the place of some of Highway's for AVX-512, which a build for one instruction set has
 // not.
@@ -22,13 +22,13 @@ namespace kuiper::cpu {
 namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
 
 #include "kuiper/kernels/cpu/codes_avx512-inl.h"
-#include "kuiper/kernels/cpu/linear_tile-inl.h"
-// These use what the tile header defines.
-#include "kuiper/kernels/cpu/linear_avx512-inl.h"
-#include "kuiper/kernels/cpu/linear_outer-inl.h"
+#include "kuiper/kernels/cpu/linear/tile-inl.h"
+// They use what the tile header defines.
+#include "kuiper/kernels/cpu/linear/avx512-inl.h"
+#include "kuiper/kernels/cpu/linear/outer-inl.h"
 // And these what that header does.
-#include "kuiper/kernels/cpu/linear_dense-inl.h"
-#include "kuiper/kernels/cpu/linear_quantized-inl.h"
+#include "kuiper/kernels/cpu/linear/dense-inl.h"
+#include "kuiper/kernels/cpu/linear/quantized-inl.h"
 
 struct Bf16Model {
   using Acc = __m512;
@@ -156,7 +156,7 @@ HWY_INLINE __m512bh PairFactors(__m512 odd, __m512 even) {
                                    _mm512_srli_epi32(_mm512_castps_si512(even), 16));
 }
 
-// Codes as in linear_quantized.cpp.
+// Codes as in quantized.cpp.
 struct E4M3Model : Bf16Model {
   struct ZeroCode {};
   static constexpr int kWeightChunkBytes = 32;

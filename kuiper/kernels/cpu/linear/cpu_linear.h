@@ -1,8 +1,8 @@
-// CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file or, where
-// they have memory of their own, as its tiles take them. The sum of one output element is a
-// function of (K, weight format) and the operands only: never of the number of rows T, the split
-// into parts, the thread count or the block sizes. Used by cpu_ops.cpp; knows nothing about models.
-// See cpu_linear.cpp for the algorithm and linear_kernel.h for the numeric contract.
+// CpuLinear: y = x W^T + b for the CPU backend, on weights in place in the mapped file or, where
+// they have memory of their own, prepacked. The sum of one output element is a function of (K,
+// weight format) and the operands only: never of the number of rows T, the split into parts, the
+// thread count or the block sizes. Used by cpu_ops.cpp; knows nothing about models. See
+// cpu_linear.cpp for the algorithm and kernel.h for the numeric contract.
 #pragma once
 
 #include <cstddef>
@@ -35,13 +35,13 @@ class CpuLinear {
   // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
-  // As Ops::Prepack: rows become the panels of linear_kernel.h or linear_integer.h, if the kernels
+  // As Ops::Prepack: rows become the panels of kernel.h or integer.h, if the kernels
   // can take all parts so.
   void Prepack(Linear* w);
-  // Of a row of a dense matrix in that order: elements [begin, begin + n) as they were stored;
-  // begin is a multiple of FoldElements and n at most as many, and ends the row if it is less.
+  // Unpacks elements [begin, begin + n) of a prepacked dense row. begin is a multiple of
+  // FoldElements; n is FoldElements, or less at the row's end.
   int FoldElements(DType type) const;
-  static constexpr int kMaxFoldBytes = 8192;  // of so many elements
+  static constexpr int kMaxFoldBytes = 8192;  // of FoldElements elements
   void ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const;
 
   // The micro-kernels of the instruction set.

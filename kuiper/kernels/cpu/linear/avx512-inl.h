@@ -1,4 +1,4 @@
-// What the linear layer does across AVX-512 registers. Included like linear_tile-inl.h.
+// What the linear layer does across AVX-512 registers. Included like tile-inl.h.
 
 // The fold 8+8, 4+4, 2+2, 1+1 of many 16-lane accumulators at once: four rows of x by four rows of
 // W take about 50 instructions instead of 150.

@@ -1,13 +1,6 @@
-// The micro-kernels of codes of integers times activations as integers, which linear_integer.cpp
-// calls: a set for each instruction set, as in linear_kernel.h. linear_integer-inl.h implements
-// them over Highway, linear_avx512vnni.cpp in products of bytes.
-//
-// Numeric contract, identical for every set and call: K is cut into units of
-// WeightFormat::unit_columns(). In each a row of x becomes integers times a scale: wide ones of
-// nearly 16 bits (PowerOfTwoScaleOf in common/int8_row.h), or narrow ones of 8 (CodeScaleOf). D is
-// the sum of their products with code - zero, which 32 bits hold exactly, in any order. From zero
-// on y takes the units left to right as y = fma(float(D) * scale of x, scale of W, y), where D and
-// the product are rounded to FP32. Without FMA hardware (SSE4, scalar) the second product is, too.
+// The micro-kernels of integer weights times integer activations, which integer.cpp calls: a set
+// for each instruction set. integer-inl.h implements them over Highway, avx512vnni.cpp in products
+// of bytes. kernel.h has the numeric contract.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +22,18 @@ struct LineFetcher {
   }
 };
 
-// Tokens by columns of a panel, or few tokens by row_block rows of W where they lie.
+// Tokens by the columns of a panel, or few tokens by row_block rows of W in place.
 struct IntegerArgs {
   const uint8_t* x = nullptr;       // integers of the first token, as `convert` leaves them
   size_t x_stride = 0;              // bytes from token to token
-  const float* x_scales = nullptr;  // [tokens][units], also the sums of each unit's integers
-  const int32_t* x_sums = nullptr;
+  const float* x_scales = nullptr;  // [tokens][units]
+  const int32_t* x_sums = nullptr;  // [tokens][units]: the sum of the unit's integers
   int units = 0;
-  const uint8_t* weights = nullptr;  // a panel; else rows, row_stride bytes from one to the next
+  const uint8_t* weights = nullptr;  // a panel, or rows, row_stride bytes apart
   size_t row_stride = 0;
-  int rows = 0;  // of them that are there: 1 to row_block
-  // [units], scale_stride from one to the next: those of the columns, or of row_block rows. FP32
-  // and INT32, but those of prepacked W as they are stored.
+  int rows = 0;  // rows that exist: 1 to row_block
+  // [units], scale_stride from unit to unit: of the columns, or of row_block rows. FP32 and INT32;
+  // of prepacked W in their stored types.
   const void* scales = nullptr;
   const void* zeros = nullptr;  // null: all are default_zero
   DType scale_type = DType::kF32, zero_type = DType::kI32;
@@ -56,17 +49,17 @@ struct IntegerArgs {
 using IntegerFn = void (*)(const IntegerArgs& args);
 
 constexpr int kMaxIntegerTokens = 6;  // of a tile
-constexpr int kMaxRowTokens = 2;      // beside rows where they lie
+constexpr int kMaxRowTokens = 2;      // with rows in place
 
-// Of one weight format; [0] with wide integers of x, [1] with narrow ones.
+// The kernels of one weight format; [0] for int16 activations, [1] for int8 ones.
 struct IntegerKernel {
-  int columns = 0;    // of a panel; 0: x stays in floats
-  int row_block = 0;  // rows that are multiplied where they lie; columns are a multiple
+  int columns = 0;    // of a panel; 0: there are no integer kernels
+  int row_block = 0;  // rows that are multiplied in place; columns are a multiple
   int max_tokens = 0;
   int panel_bits = 0;         // of a code in a panel
   int element_bytes[2] = {};  // of an integer of x
 
-  // x [k] -> its integers, and of each unit the scale and the sum of them.
+  // x [k] -> integers, and for each unit their scale and their sum.
   using ConvertFn = void (*)(const float* x, int k, int unit, uint8_t* integers, float* scales,
                              int32_t* sums);
   ConvertFn convert[2] = {};
