@@ -55,7 +55,7 @@ class Highway(unittest.TestCase):
     def bring(self):
         folder = self.dir / "build" / f"highway-{BROUGHT}"
         (folder / "hwy").mkdir(parents=True)
-        for name in ("highway.h", "abort.cc", "targets.cc"):
+        for name in ("highway.h", "abort.cc", "per_target.cc", "targets.cc"):
             (folder / "hwy" / name).touch()
 
     def configure(self):

@@ -1,9 +1,10 @@
 // Tensor core instructions for whole warps, and arithmetic on their operands. All 32 lanes must
 // reach the same call.
-//   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8 of matrix l / 8.
+//   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8
+//                                  of matrix l / 8.
 //                                  A matrix is 8x8 values of 16 bits; a row is 16 aligned bytes in
-//                                  shared memory. Register i gets matrix i's elements 2 * (l % 4), +1
-//                                  of row l / 4.
+//                                  shared memory. Register i gets the elements 2 * (l % 4) and
+//                                  2 * (l % 4) + 1 of row l / 4 of matrix i.
 //   LoadMatrixTransposed(r, row)   The same elements of column l / 4.
 //   Mma<T>(d, a, b)                d [16, 8] += a [16, 16] * b [16, 8], T Half or BFloat16, FP32 d.
 //   FmaPairs<T>(a, b, c)           a * b + c of packed pairs of T, per lane, rounded once.
