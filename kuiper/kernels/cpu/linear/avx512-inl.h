@@ -1,7 +1,7 @@
-// What the linear layer does across AVX-512 registers. Included like tile-inl.h.
-
-// The fold 8+8, 4+4, 2+2, 1+1 of many 16-lane accumulators at once: four rows of x by four rows of
-// W take about 50 instructions instead of 150.
+// Operations across AVX-512 registers for the linear layer. Included like tile-inl.h.
+//
+// Lane reductions 8+8, 4+4, 2+2, 1+1 of many 16-lane accumulators at once: four rows of x by four
+// rows of W take about 50 instructions instead of 150.
 
 HWY_INLINE __m128 Fold16To4(__m512 v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -21,7 +21,7 @@ HWY_INLINE __m128 Fold1x4(const __m512 (&a)[4]) {
   return _mm_add_ps(_mm_shuffle_ps(u, v, 0x88), _mm_shuffle_ps(u, v, 0xDD));
 }
 
-// [a folded to 8 | b folded to 8]
+// Returns [a reduced to 8 | b reduced to 8].
 HWY_INLINE __m512 Fold8(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, a, b), _mm512_shuffle_f32x4(a, b, 0x4E));
 }
@@ -85,9 +85,9 @@ HWY_INLINE void FoldAvx512(const __m512 (&a)[MR][NR], float* y, size_t stride, b
   }
 }
 
-// quarters[i] of r[j] <-> quarters[j] of r[i].
+// Swaps quarter i of r[j] with quarter j of r[i].
 HWY_INLINE void TransposeQuarters(__m512i (&r)[4]) {
-  // Quarters 0 and 2, and 1 and 3, of the first and of the last two.
+  // a, c: quarters 0 and 2 of the first and of the last two registers; b, d: quarters 1 and 3.
   const __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x88);
   const __m512i b = _mm512_shuffle_i32x4(r[0], r[1], 0xDD);
   const __m512i c = _mm512_shuffle_i32x4(r[2], r[3], 0x88);
@@ -98,7 +98,7 @@ HWY_INLINE void TransposeQuarters(__m512i (&r)[4]) {
   r[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
 }
 
-// 16 words of each of 16 rows <-> each of 16 words of all rows.
+// Transposes 16 rows of 16 words.
 HWY_INLINE void TransposeWords(__m512i (&r)[16]) {
   __m512i t[16];
   // Four rows each: quarter q of t[4 i + j] has word 4 q + j of the rows [4 i, 4 i + 4).
@@ -119,7 +119,7 @@ HWY_INLINE void TransposeWords(__m512i (&r)[16]) {
   }
 }
 
-// And the words of each lane at LanePlace(lane) * to_stride.
+// Transposes, and stores the words of each lane at LanePlace(lane) * to_stride.
 HWY_INLINE void StoreTransposed(__m512i (&r)[16], uint8_t* to, size_t to_stride) {
   TransposeWords(r);
   KU_UNROLL for (int i = 0; i < 16; ++i) _mm512_store_si512(to + LanePlace(i) * to_stride, r[i]);

@@ -1,14 +1,13 @@
-// The micro-kernels of the linear layer with BF16 activations in vdpbf16ps, which multiplies 32
-// pairs per instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids:
-// dense.cpp chooses), and reads weights and activations without widening them. Expected: one
-// row 0.95 of the read bandwidth, 512 rows 0.9 of the peak of vdpbf16ps; the rest goes to packing
-// W (5 %) and to sums of lanes that wait (3 %).
+// The micro-kernels of the linear layer with BF16 activations, with vdpbf16ps. The instruction
+// multiplies 32 pairs, twice the FP32 rate on Zen 4 (half the FP32 rate on a Sapphire Rapids:
+// dense.cpp chooses). It reads weights and activations without conversion. Expected: one token 0.95
+// of the read bandwidth, 512 tokens 0.9 of the peak of vdpbf16ps. The remainder goes to packing W
+// (5 %) and to storing sums of lanes (3 %).
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear/kernel.h"
 
-// They take the place of some of Highway's for AVX-512, which a build for one instruction set has
-// not.
+// The kernels replace some of Highway's for AVX-512, which a build for one instruction set lacks.
 #if KU_HAS_AVX512_ATTRIBUTES && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <bit>
 #include <cstring>
@@ -23,10 +22,10 @@ namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway na
 
 #include "kuiper/kernels/cpu/codes_avx512-inl.h"
 #include "kuiper/kernels/cpu/linear/tile-inl.h"
-// They use what the tile header defines.
+// After tile-inl.h, which they need.
 #include "kuiper/kernels/cpu/linear/avx512-inl.h"
 #include "kuiper/kernels/cpu/linear/outer-inl.h"
-// And these what that header does.
+// After outer-inl.h, which they need.
 #include "kuiper/kernels/cpu/linear/dense-inl.h"
 #include "kuiper/kernels/cpu/linear/quantized-inl.h"
 
@@ -59,7 +58,7 @@ struct Bf16Model {
     return (Vec)_mm512_set1_epi32(pair);
   }
   static HWY_INLINE Vec LoadPanel(const uint8_t* words) { return LoadX(words, 0, 0); }
-  // Keeps the compiler from loading x again in each product.
+  // Stops the compiler from loading x again for each product.
   static HWY_INLINE Vec KeepInRegister(Vec v) {
     asm("" : "+v"(v));
     return v;
@@ -99,7 +98,7 @@ struct Bf16Model {
   }
 };
 
-// Adds the products of up to 64 elements from k on, kChunks of Bf16Model.
+// Adds the products of up to 64 elements from k on, kChunks K slices of Bf16Model.
 template <typename T, int MR, int kChunks>
 HWY_INLINE void AccumulateCodes(const DotArgs& a, const uint8_t* const* rows, int k,
                                 __m512 (&acc)[MR][kPanelRows][1]) {
@@ -115,7 +114,7 @@ HWY_INLINE void AccumulateCodes(const DotArgs& a, const uint8_t* const* rows, in
   }
 }
 
-// As Dots, of rows of codes.
+// As Dots, for rows of 8-bit floats.
 template <typename T, int MR>
 HWY_NOINLINE void CodeDots(const DotArgs& a) {
   constexpr int NR = kPanelRows, kStep = 2 * Bf16Model::kChunk;
@@ -149,14 +148,14 @@ void AddCodeDots(LinearKernel& kernel) {
   SetCodeDots<T, Bf16Model::kTileRows>(kernel.float8_dots[Float8Index(DTypeOf<T>::value)]);
 }
 
-// Factors as pairs of BF16, from pairs of codes. Those of FP32 that BF16 holds have no bits in
+// Returns pairs of BF16 operands, from FP32 ones. FP32 numbers that BF16 can hold have no bits in
 // their lower half.
 HWY_INLINE __m512bh PairFactors(__m512 odd, __m512 even) {
   return (__m512bh)_mm512_or_si512(_mm512_castps_si512(odd),
                                    _mm512_srli_epi32(_mm512_castps_si512(even), 16));
 }
 
-// Codes as in quantized.cpp.
+// Codes are handled as in quantized.cpp.
 struct E4M3Model : Bf16Model {
   struct ZeroCode {};
   static constexpr int kWeightChunkBytes = 32;

@@ -1,11 +1,13 @@
-// The micro-kernels of integer.h in vpdpbusd, which adds the products of four codes with
-// four bytes of x to each of 16 sums. Wide integers of x are two such bytes, multiplied one after
-// the other. Expected, as shares of the peak of vdpbf16ps: tiles of six tokens 0.8 (groups of 32)
-// to 0.94 (128) with wide integers, 1.4 to 1.8 with narrow ones; one token at memory bandwidth.
+// The micro-kernels of integer.h with vpdpbusd, which adds the products of four codes with four
+// bytes of x to each of 16 sums. An int16 activation is two such bytes (digits), multiplied one
+// after the other. Expected for tiles of six tokens, as shares of the peak of vdpbf16ps: 0.8
+// (groups of 32) to 0.94 (128) with int16 activations, 1.4 to 1.8 with int8 ones. One token: memory
+// bandwidth.
 //
-// A panel is [K / 4][32 columns][4 codes], or for codes of 4 bits [K / 8][32 columns] words with
-// four even codes in the low halves of their bytes and four odd ones in the high halves: words of
-// rows, as they are stored, transposed. x has its bytes in that order: [digit][K], high one first.
+// A panel of 8-bit codes is [K / 4][32 columns][4 codes]. A panel of 4-bit codes is [K / 8][32
+// columns] words, with four even codes in the low halves of their bytes and four odd codes in the
+// high halves. These are words of rows as stored, transposed. x has its bytes in the same order:
+// [digit][K], the high digit first.
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear/kernel.h"
@@ -25,11 +27,11 @@ namespace {
 #include "kuiper/kernels/cpu/linear/avx512-inl.h"
 
 constexpr int kRows = 16;    // words of a vector
-constexpr int kVectors = 2;  // of columns
+constexpr int kVectors = 2;  // vectors of columns
 constexpr int kLine = 64;    // bytes
 constexpr int kColumns = kVectors * kRows;
 
-// Vectors of four codes for each of 16 rows or columns: kParts of them are one word of each.
+// Vectors of four codes for each of 16 rows or columns; kParts of them make up one word of each.
 struct Int4 {
   static constexpr int kBits = 4, kParts = 2;
   static HWY_INLINE void TakeApart(__m512i words, __m512i (&codes)[2]) {
@@ -43,7 +45,7 @@ struct Int8 {
   static HWY_INLINE void TakeApart(__m512i words, __m512i (&codes)[1]) { codes[0] = words; }
 };
 
-// Bytes of x that belong to words: of eight the even ones, then the odd ones.
+// Reorders bytes of x to match words of W: of each eight, the even ones, then the odd ones.
 template <class Codes>
 HWY_INLINE __m128i InOrder(__m128i bytes) {
   if constexpr (Codes::kParts == 1) return bytes;
@@ -88,7 +90,8 @@ void Convert(const float* x, int k, int unit, uint8_t* integers, float* scales, 
   }
 }
 
-// Whole words of a row, which has `bytes` of them from p on: up to a line; the others are zeros.
+// Loads up to a line of whole words of a row, which has `bytes` bytes from p on; the others are
+// zeros.
 HWY_INLINE __m512i LoadLine(const uint8_t* p, int bytes) {
   const __mmask64 there = bytes >= kLine ? ~__mmask64{0}
                           : bytes > 0    ? (__mmask64{1} << bytes) - 1
@@ -123,7 +126,7 @@ void Pack(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel, 
   }
 }
 
-// `n` <= 16 numbers as words; the others are zeros.
+// Loads `n` <= 16 numbers as 32-bit words; the others are zeros.
 template <DType kType>
 HWY_INLINE __m512i LoadNumbers(const uint8_t* p, int n) {
   const auto there = static_cast<__mmask16>((1u << n) - 1);
@@ -147,7 +150,7 @@ void TransposeNumbers(const uint8_t* from, size_t stride, int count, int units, 
     __m512i r[kRows];
     for (int i = 0; i < kRows; ++i) {
       const uint8_t* p = from + std::min(i, count - 1) * stride + u * kBytes;
-      // A line lasts for rows of codes: too slow a stream for the CPU to fetch ahead of.
+      // A line lasts for several rows of codes, too slow a stream for the hardware prefetcher.
       __builtin_prefetch(p + kRows * stride);
       r[i] = LoadNumbers<kType>(p, here);
     }
@@ -165,7 +168,7 @@ void TransposeRows(const uint8_t* from, size_t stride, DType type, int count, in
   transpose(from, stride, count, units, to, to_stride);
 }
 
-// The scales of 16 columns, or their zeros.
+// Load the scales of 16 columns, or their zero points.
 HWY_INLINE __m512 LoadScales(const IntegerArgs& a, size_t i) {
   const uint8_t* p = static_cast<const uint8_t*>(a.scales) + i * DTypeBytes(a.scale_type);
   return _mm512_castsi512_ps(a.scale_type == DType::kF32    ? LoadNumbers<DType::kF32>(p, kRows)
@@ -178,21 +181,21 @@ HWY_INLINE __m512i LoadZeros(const IntegerArgs& a, size_t i) {
                                    : LoadNumbers<DType::kI32>(p + i * sizeof(int32_t), kRows);
 }
 
-// What a unit's sums start with, for the zeros of 16 columns.
+// Returns the start value of a quantisation block's sums, from the zero points of 16 columns.
 HWY_INLINE __m512i StartOf(const IntegerArgs& a, size_t of_x, size_t of_zeros) {
   const int32_t sum = a.x_sums[of_x];
   if (a.zeros == nullptr) return _mm512_set1_epi32(-a.default_zero * sum);
   return _mm512_mullo_epi32(LoadZeros(a, of_zeros), _mm512_set1_epi32(-sum));
 }
 
-// y += the unit's sums times both scales.
+// Returns y plus the quantisation block's sums times both scales.
 HWY_INLINE __m512 AddUnit(__m512i sums, float x_scale, __m512 scales, __m512 y) {
   return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_set1_ps(x_scale)), scales,
                          y);
 }
 
-// Adds the products of the codes of a unit with digits of MR rows of x, which lie digit_stride
-// apart, each to sums of its own.
+// Adds the products of a quantisation block's codes with the digits of MR rows of x, which are
+// digit_stride apart. Each digit has its own sums.
 template <class Codes, int kDigits, int MR>
 HWY_INLINE void AddDigits(const uint8_t* x, size_t x_stride, size_t digit_stride,
                           const uint8_t* panel, int columns,
@@ -214,7 +217,8 @@ HWY_INLINE void AddDigits(const uint8_t* x, size_t x_stride, size_t digit_stride
   }
 }
 
-// A unit's sums, from `start(m, n)` on. Of few rows of x both digits go in one pass.
+// Computes a quantisation block's sums, starting at `start(m, n)`. With few rows of x, both digits
+// use one pass.
 template <class Codes, int kDigits, int MR, class Start>
 HWY_INLINE void SumUnit(const IntegerArgs& a, int begin, const uint8_t* panel, int columns,
                         const Start& start, __m512i (&sums)[1][MR][kVectors]) {
@@ -275,7 +279,7 @@ void Tile(const IntegerArgs& a) {
   }
 }
 
-// Words of x for the words of a line of W: a vector for each part.
+// Loads the words of x that match the words of a line of W: a vector for each part.
 template <class Codes>
 HWY_INLINE void LoadWords(const uint8_t* x, __m512i (&words)[Codes::kParts]) {
   const __m512i first = _mm512_loadu_si512(x);
@@ -291,7 +295,8 @@ HWY_INLINE void LoadWords(const uint8_t* x, __m512i (&words)[Codes::kParts]) {
   }
 }
 
-// A line of each of 16 rows times one token: quarters of a sum are those of a quarter of a line.
+// Multiplies a line of each of 16 rows by one token. Each quarter of a sum vector has the products
+// of one quarter of the line.
 template <class Codes, int kDigits>
 HWY_INLINE void AddLine(const uint8_t* const (&rows)[kRows], int offset, int bytes,
                         const uint8_t* x, int k, __m512i (&acc)[kRows]) {
@@ -317,7 +322,7 @@ HWY_INLINE void AddLine(const uint8_t* const (&rows)[kRows], int offset, int byt
   }
 }
 
-// The four words of each quarter of 16 vectors are added up: quarters[q] has the sums of quarter q.
+// Adds the four words of each quarter of 16 vectors: quarters[q] has the sums of quarter q.
 HWY_INLINE void AddQuarters(const __m512i (&acc)[kRows], __m512i (&quarters)[4]) {
   KU_UNROLL for (int i = 0; i < 4; ++i) {
     const __m512i* r = acc + 4 * i;
@@ -336,7 +341,8 @@ void Rows(const IntegerArgs& a) {
   const int bytes = a.k * Codes::kBits / 8;
   const uint8_t* rows[kRows];
   for (int i = 0; i < kRows; ++i) rows[i] = a.weights + std::min(i, a.rows - 1) * a.row_stride;
-  // Units of a line, or lines of a unit.
+  // Columns per iteration: a line, which may have several quantisation blocks, or a block of
+  // several lines.
   const int span = std::max(a.unit, kLineCodes);
   const int quarters_of_unit = a.unit >= kLineCodes ? 4 : 4 * a.unit / kLineCodes;
   __m512 y = _mm512_setzero_ps();
@@ -399,7 +405,7 @@ bool UpgradeToAvx512Vnni(LinearKernelSet& set) {
   // Highway has checked that the OS saves the registers of AVX3.
   if (strcmp(set.name, "AVX3") != 0 || !MayUseAvx512Vnni()) return false;
   set.name = "AVX3_VNNI";
-  constexpr auto kType = DType::kBF16;  // and all others with integers of x
+  constexpr auto kType = DType::kBF16;  // and all other types with integer activations
   set[{WeightFormat::Kind::kInt4, kType}].integer =
       N_AVX3_VNNI::MakeIntegerKernel<N_AVX3_VNNI::Int4>();
   set[{WeightFormat::Kind::kInt8, kType}].integer =

@@ -1,9 +1,9 @@
-// Linear layers with many tokens: a block of 64 rows of W by one K block is copied, and converted
+// Linear layers with many tokens. A block of 64 rows of W by one K block is copied, and converted
 // if needed, into the L2 cache as panels for outer products. Tiles of 6 tokens are multiplied by
-// it. The next block is prefetched into L2 meanwhile. Bytes moved: W once per 510 to 1,020 tokens.
-// Expected 0.87 of the multiply-add peak at T = 512; with few tokens reading and packing W would
-// take longer than its products. Prepacked, W has the panels already and any number of tokens
-// comes here: 0.90 at T = 512, one token at the speed of memory.
+// it. Meanwhile the next block is prefetched into L2. Bytes moved: W once per 510 to 1,020 tokens.
+// Expected 0.87 of the multiply-add peak at T = 512. With few tokens, reading and packing W would
+// take longer than its products. Prepacked W is stored as panels and uses this file with any number
+// of tokens: 0.90 at T = 512, one token at the speed of memory.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -15,8 +15,8 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kTokenBlock = 510;    // and up to twice as many tokens share a block of W in L2
-constexpr int kMinTokenBlock = 48;  // smaller blocks do not pay for copying W again
+constexpr int kTokenBlock = 510;    // this many to twice as many tokens share a block of W in L2
+constexpr int kMinTokenBlock = 48;  // with smaller blocks, copying W again costs more
 constexpr int kWeightBlock = kMaxFinishColumns;  // rows of W in L2
 
 constexpr size_t Align(size_t bytes) {
@@ -26,16 +26,16 @@ constexpr size_t Align(size_t bytes) {
 // A thread's workspace.
 struct BlockSpace {
   uint8_t* panels;
-  float* sums;    // [tokens][columns]: of a tile, or of all tokens when K has several fold blocks
+  float* sums;    // [tokens][columns]: of a tile; of all tokens if K has several K blocks
   float* scales;  // [units][columns]
-  Groups<kWeightBlock>* groups;  // of the rows of a block of W
+  Groups<kWeightBlock>* groups;  // scales and zero points of a block of W
 };
 size_t PanelBytes(int in) {
-  // 64 rows of fold blocks of 2,048 elements of 4 bytes or 4,096 of 2, or 32 rows of the latter in
+  // 64 rows of K blocks of 2,048 elements of 4 bytes or 4,096 of 2, or 32 rows of the latter in
   // FP32.
   const size_t k = Align(in);
   const size_t words = std::max(std::min(k, size_t{2048}) * 4, std::min(k, size_t{4096}) * 2);
-  constexpr int kMinColumns = 2;  // of a panel
+  constexpr int kMinColumns = 2;  // columns of a panel, at least
   return kWeightBlock * words + 2 * kLine * kSumLanes * (kWeightBlock / kMinColumns);
 }
 constexpr size_t kScalesBytes = sizeof(float) * kMaxUnits * kWeightBlock;
@@ -51,10 +51,11 @@ struct Blocking {
 };
 Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
-  // Panels of widened weights take twice the space.
+  // Panels of weights converted to FP32 take twice the space.
   b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
-  // Nothing is packed, so that blocks may be small: threads end together, and of two tiles the
-  // second one finds W in L2 (AVX2; elsewhere one tile takes as many tokens).
+  // Prepacked W needs no packing, so blocks may be small: threads then end at nearly the same time.
+  // Of two tiles the second one finds W in L2. (AVX2 only: with other sets one tile takes all those
+  // tokens.)
   constexpr int kBlocksPerThread = 16;
   if (job.prepacked() &&
       (job.tiles() == 2 || CountItems(job, b.rows) < kBlocksPerThread * threads)) {
@@ -63,7 +64,7 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   const int weight_items = CountItems(job, b.rows);
   KU_CHECK(weight_items > 0);
   int blocks = std::max(1, job.tokens / kTokenBlock);
-  // Each thread has the same tokens in all linear layers.
+  // Each thread gets the same tokens in all linear layers.
   if (blocks > threads) blocks -= blocks % threads;
   blocks =
       std::max(blocks, std::min(CeilDiv(4 * threads, weight_items), job.tokens / kMinTokenBlock));
@@ -85,18 +86,19 @@ struct Block {
   int columns() const { return panels() * panel_columns(); }
 };
 
-// A fold block [begin, end) of K, and what to fetch while it is computed.
+// A K block [begin, end), and what to prefetch while it is computed.
 struct Fold {
   int begin, end;
   const uint8_t* panels;
   size_t panel_stride;  // bytes from lane to lane
   size_t panel_bytes;   // from one panel to the next
   Prefetcher next;      // rows of W
-  int next_lines;       // of them per burst: for each panel one per chunk and one per tile and lane
-  size_t ahead_step;    // prepacked: bytes that a tile fetches in each word
+  // lines per burst; a panel has a burst per packed K slice, and one per tile and lane
+  int next_lines;
+  size_t ahead_step;  // prepacked: bytes a tile prefetches with each word
 };
 
-// Scales and zeros of the rows.
+// Expands scales and zero points of the block's rows.
 void WidenFold(const Block& block, const Fold& fold) {
   Groups<kWeightBlock>& groups = *block.space.groups;
   const RowRange& range = block.range;
@@ -162,9 +164,9 @@ Fold PrepackedFold(const Block& block, int begin, int end) {
           CeilDiv<size_t>(step_bytes, block.end - block.begin)};
 }
 
-// What a tile fetches while it computes panel p of prepacked W: its part of the one that is as far
-// into what comes next. A single tile reads panels in linear order and fetches what it needs soon,
-// if it does at all.
+// Sets what a tile prefetches while it computes panel p of prepacked W: the tile's share of panel p
+// of the rows that come next. A single tile reads panels in linear order. If it prefetches at all,
+// it prefetches what it reads soon.
 void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs* args) {
   constexpr size_t kAhead = 8192;
   args->ahead_step = fold.ahead_step;
@@ -180,7 +182,7 @@ void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs
   }
 }
 
-// All panels of the block times one tile of `count` rows of x, over one fold block, into sums
+// Multiplies all panels of the block by one tile of `count` rows of x, over one K block, into sums
 // [rows][columns].
 void BlockTile(const Block& block, Fold& fold, int tile, int count, float* sums) {
   const LinearJob& job = block.job;

@@ -1,6 +1,5 @@
-// The linear layer: converts the activations. streamed.cpp has the products of few tokens,
-// token_panel.cpp and blocked.cpp those of many, integer.cpp those of
-// integers.
+// The linear layer: converts the activations. The products are in streamed.cpp (few tokens),
+// token_panel.cpp and blocked.cpp (many tokens) and integer.cpp (integer activations).
 #include "kuiper/kernels/cpu/linear/cpu_linear.h"
 
 #include <algorithm>
@@ -15,16 +14,16 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kMaxSubWords = 2048 / sizeof(float);  // per row and sub-block
+constexpr int kMaxSubWords = 2048 / sizeof(float);  // words per row and sub-block
 
-// Converted activations take at most 4 bytes per element, in whole chunks of at most 32 elements
-// and whole vectors of tokens; a panel has two lines more for each lane.
+// Converted activations take at most 4 bytes per element, in whole K slices of at most 32 elements
+// and whole vectors of tokens. A panel adds up to two cache lines per lane.
 size_t ActivationBytes(int tokens, int in) {
   return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kSumLanes - 1) +
          (CeilDiv<size_t>(in, kSumLanes * kFoldChunks) + 1) * kSumLanes * 2 * kLine;
 }
 
-// Workspace of a thread.
+// Returns the workspace bytes of a thread.
 size_t SliceBytes(int tokens, int in) {
   return std::max({BlockedScratchBytes(tokens, in), PanelScratchBytes(), IntegerScratchBytes(in)});
 }
@@ -101,7 +100,7 @@ void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
   });
 }
 
-// Rows of one panel after the other, by way of a copy.
+// Packs a matrix into panels in place, one panel at a time, through a copy.
 void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.outer_columns, fold_k = kernel.chunk * kFoldChunks;
   const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
@@ -121,7 +120,7 @@ void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMat
   matrix->is_prepacked = true;
 }
 
-// [rows][columns] -> [columns][rows], in place by way of a copy.
+// Transposes [rows][columns] to [columns][rows] in place, through a copy.
 template <typename T>
 void TransposeRows(uint8_t* data, int rows, int64_t columns, uint8_t* copy) {
   memcpy(copy, data, rows * columns * sizeof(T));
@@ -132,7 +131,7 @@ void TransposeRows(uint8_t* data, int rows, int64_t columns, uint8_t* copy) {
   }
 }
 
-// As PrepackRows, for codes that are multiplied with integers.
+// As PrepackRows, for codes that are multiplied by integers.
 void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.columns;
   const int64_t row_bytes = matrix->format.RowBytes(in);
@@ -141,7 +140,7 @@ void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightM
     auto* const copy = reinterpret_cast<uint8_t*>(copies.data()) + thread * rows * row_bytes;
     for (const Tensor& t : {matrix->values, matrix->scales, matrix->zeros}) {
       if (t.empty()) continue;
-      const int64_t bytes = t.bytes() / t.shape[0];  // of a row; codes have most
+      const int64_t bytes = t.bytes() / t.shape[0];  // bytes of a row; the codes have the most
       uint8_t* const data = static_cast<uint8_t*>(t.data) + panel * rows * bytes;
       if (t.data == matrix->values.data || t.dtype == DType::kF32) {
         TransposeRows<uint32_t>(data, rows, bytes / 4, copy);

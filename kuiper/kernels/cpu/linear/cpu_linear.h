@@ -1,7 +1,7 @@
-// CpuLinear: y = x W^T + b for the CPU backend, on weights in place in the mapped file or, where
-// they have memory of their own, prepacked. The sum of one output element is a function of (K,
-// weight format) and the operands only: never of the number of rows T, the split into parts, the
-// thread count or the block sizes. Used by cpu_ops.cpp; knows nothing about models. See
+// CpuLinear: y = x W^T + b for the CPU backend. The weights are in place in the mapped file, or
+// prepacked if they have memory of their own. The sum of one output element depends only on (K,
+// weight format) and the operands. It never depends on the number of rows T, the split into parts,
+// the thread count or the block sizes. Used by cpu_ops.cpp; independent of models. See
 // cpu_linear.cpp for the algorithm and kernel.h for the numeric contract.
 #pragma once
 
@@ -25,31 +25,32 @@ class CpuLinear {
   // instruction_set: one of InstructionSets(), or empty for the best.
   explicit CpuLinear(ThreadPool& pool, std::string_view instruction_set = "");
 
-  // Sizes the scratch memory: converted activations and per-thread blocks. Call it before Apply and
-  // never during a step; it only ever grows.
+  // Allocates the scratch memory: converted activations and per-thread blocks. Call it before Apply
+  // and never during a step. The memory never shrinks.
   Status Reserve(int max_tokens, int max_features);
-  // Bytes that Reserve takes.
+  // Returns the bytes that Reserve allocates.
   size_t ScratchBytes(int max_tokens, int max_features) const;
 
-  // As ApplyArgs: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
-  // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
+  // As ApplyArgs: y [T, w.out] = x [T, w.in] W^T + b, then the epilogue. out and x are f32 with any
+  // row stride. T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
-  // As Ops::Prepack: rows become the panels of kernel.h or integer.h, if the kernels
-  // can take all parts so.
+  // As Ops::Prepack: rows become the panels of kernel.h or integer.h, if the kernels can use all
+  // parts in that layout.
   void Prepack(Linear* w);
   // Unpacks elements [begin, begin + n) of a prepacked dense row. begin is a multiple of
   // FoldElements; n is FoldElements, or less at the row's end.
   int FoldElements(DType type) const;
-  static constexpr int kMaxFoldBytes = 8192;  // of FoldElements elements
+  static constexpr int kMaxFoldBytes = 8192;  // bytes of FoldElements elements, at most
   void ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const;
 
   // The micro-kernels of the instruction set.
   const LinearKernelSet& kernels() const { return *kernels_; }
 
-  // The instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3", "AVX2", ...}.
+  // Returns the instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3",
+  // "AVX2"}.
   static std::vector<std::string> InstructionSets();
-  // The best of them: "AVX3_BF16", "AVX3", "AVX2", "NEON", ...
+  // Returns the best of them, such as "AVX3_BF16", "AVX3", "AVX2" or "NEON".
   static std::string KernelName();
 
  private:

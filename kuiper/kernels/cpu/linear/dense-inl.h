@@ -1,16 +1,17 @@
-// What only dense kinds have of outer products: panels of stored rows, also of rows anywhere (keys
-// of attention, by short_outer), and for token_panel.cpp rows of W where they lie by a panel
-// of tokens (StoredRowTile); then the kernel of such a kind with all its tiles.
+// Outer products that only dense kinds have. Panels are made of stored rows, also of rows anywhere
+// (keys of attention, by short_outer). For token_panel.cpp, StoredRowTile multiplies rows of W in
+// place by a packed activation panel. MakeKernel sets the kernel of a dense kind with all its
+// tiles.
 //
-// Included like outer-inl.h, after it; where M has kWordSteps of more than one, further
-//   Vec LoadWords(const uint8_t* chunks, int vector) gives the words of a vector of lanes of so
-//   many steps as they are stored,
-// and if these are steps of one chunk,
-//   BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]), which takes one apart,
-// else, for panels with the factors of a step in a row instead of pairs,
-//   SplitPairs(uint8_t* words), which makes them of a vector of pairs.
+// Included like outer-inl.h, after it. If M::kWordSteps is more than 1, M provides further:
+//   Vec LoadWords(const uint8_t* chunks, int vector) loads the stored words of a vector of lanes,
+//     of kWordSteps steps.
+//   BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]) splits a word into operands, if
+//     these are steps of one K slice.
+//   SplitPairs(uint8_t* words) is for steps of several K slices. It converts a vector of pairs to
+//     the format of a panel, where the operands of one step are adjacent.
 
-// The operands of stored rows of k elements; row n begins at rows(n).
+// Loads the operands of stored rows of k elements; row n begins at rows(n).
 template <class M, class Rows>
 struct StoredFactors {
   const Rows& rows;
@@ -36,7 +37,7 @@ HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, siz
   PackPanel<M>(count, kColumns, chunks, panel, panel_stride, StoredFactors<M, Rows>{rows, k});
 }
 
-// Moves words of a row as they are.
+// Moves words of a row unchanged.
 template <class M>
 struct PairWords : M {
   static constexpr int kChunks = ChunksOfWord<M>(), kChunk = kChunks * M::kChunk, kSteps = 1;
@@ -47,7 +48,7 @@ struct PairWords : M {
   }
 };
 
-// Words that hold the operands of several steps.
+// Packs words that hold the operands of several steps.
 template <class M, class Rows>
 void PackPairs(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
   using Words = PairWords<M>;
@@ -87,8 +88,8 @@ void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
 template <class M>
 void ReadRow(const uint8_t* panel, int row, int k, uint8_t* to) {
   constexpr int kColumns = PanelColumns<M>(), kWord = sizeof(float);
-  constexpr int kParts = ChunksOfWord<M>(), kPart = kWord / kParts;  // bytes of one chunk
-  const int words = k / (kParts * M::kChunk);                        // of a lane
+  constexpr int kParts = ChunksOfWord<M>(), kPart = kWord / kParts;  // bytes of one K slice
+  const int words = k / (kParts * M::kChunk);                        // words of a lane
   const int in_vector = row % M::kVectorLanes;
   panel += (row - in_vector) * kWord + in_vector * kPart;
   for (int place = 0; place < kSumLanes; ++place) {
@@ -101,15 +102,16 @@ void ReadRow(const uint8_t* panel, int row, int k, uint8_t* to) {
   }
 }
 
-// Two lanes of a tile in registers, or, where registers are few, as many columns as with long rows:
-// 12 chains of sums, where six of two lanes would wait for each other's latency.
+// Returns the vectors of a short_outer tile: two lanes of it fit in registers. If registers are
+// few, it has as many columns as a tile for long rows, and one lane at a time. It then has 12
+// chains of sums; six chains of two lanes would wait for each other's latency.
 template <class M>
 constexpr int ShortVectors() {
   return IsNarrow<M>() ? OuterVectors<M, false>() : M::kAccRegisters / 2 / kMaxTileRows;
 }
 
-// Keys of 128 elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with lanes one by
-// one.
+// Keys of 128 elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with one lane at a
+// time.
 template <class M, int MR>
 void SetShortOuterTiles(LinearKernel& kernel) {
   constexpr int kLanesAtOnce = IsNarrow<M>() ? 1 : 2;
@@ -118,7 +120,7 @@ void SetShortOuterTiles(LinearKernel& kernel) {
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1>(kernel);
 }
 
-// The operands of a stored word of a row, one for each step of its chunk.
+// Broadcasts the operands of a stored word of a row, one for each step of its K slice.
 template <class M>
 HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kSteps]) {
   if constexpr (M::kSteps == 1) {
@@ -128,8 +130,8 @@ HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kStep
   }
 }
 
-// MR adjacent rows with few pointers, since x86 has few registers: row m is 0, 1 or 2 strides after
-// one of them, which an x86 address can express.
+// Addresses MR adjacent rows with few pointers, since x86 has few registers. Row m is 0, 1 or 2
+// strides after one of the pointers, which an x86 address can express.
 template <int MR>
 struct RowCursor {
   static constexpr int kPerPointer = 3, kPointers = (MR + kPerPointer - 1) / kPerPointer;
@@ -139,7 +141,7 @@ struct RowCursor {
   HWY_INLINE RowCursor(const uint8_t* rows, size_t stride) : stride(stride) {
     KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] = rows + i * kPerPointer * stride;
   }
-  // Keeps the compiler from making a pointer for each row and word, which it would spill.
+  // Stops the compiler from making one pointer per row and word, which it would spill.
   HWY_INLINE void KeepInRegister() {
     KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i]));
   }
@@ -151,20 +153,20 @@ struct RowCursor {
   }
 };
 
-// The L lanes from position L * group on of MR rows of W, in place, by NV vectors of tokens.
+// Computes L lanes, from position L * group on, of MR rows of W, in place, by NV vectors of tokens.
 template <class M, int MR, int NV, int L>
 struct StoredLanes {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
   static constexpr size_t kStepBytes = NV * kVectorBytes;
   static_assert(M::kWeightChunkBytes == kSumLanes * sizeof(float));
   const OuterArgs& a;
-  SteadyFetch<L == 4 ? 2 : 1> fetch{a};  // of four lanes at once there are few steps
+  SteadyFetch<L == 4 ? 2 : 1> fetch{a};  // 4 lanes at once have few steps
 
   HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) {
     typename M::Acc lanes[L][MR][NV];
     KU_UNROLL for (int l = 0; l < L; ++l) SetZero<M>(lanes[l]);
     const uint8_t* panel = a.panel + L * group * a.panel_stride;
-    // Positions are reversed bits, so the lanes of every group are equally far apart.
+    // Positions are bit-reversed lane indices, so the lanes of every group are equally far apart.
     RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
     for (int i = 0; i < a.steps; i += M::kSteps) {
       fetch.InWord(0);
@@ -201,7 +203,7 @@ HWY_NOINLINE void StoredRowTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes / L, StoredLanes<M, MR, NV, L>{a});
 }
 
-// Adjacent converted chunks, one of each row.
+// Loads operands from adjacent converted K slices, one per row.
 template <class M>
 struct ConvertedChunks {
   const uint8_t* chunks;
@@ -212,7 +214,7 @@ struct ConvertedChunks {
   }
 };
 
-// The column of token t of a vector: StoreLanes writes lanes in the order of LanePlace.
+// Returns the column of token t of a vector: StoreLanes writes lanes in the order of LanePlace.
 template <class M>
 constexpr int TokenColumn(int t) {
   return LanePlace(t) / (kSumLanes / M::kVectorLanes);
@@ -234,7 +236,7 @@ void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* 
   }
 }
 
-// TokenPanelKernel::transpose: moves words like those of a chunk of one step.
+// TokenPanelKernel::transpose: moves words like those of a K slice of one step.
 template <class M>
 void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
   constexpr int kRows = M::kPackRows;
@@ -261,8 +263,8 @@ void AddRowTiles(TokenPanelKernel& panel) {
   SetRowTiles<M, MR, NV, L>(panel);
 }
 
-// In narrow panels a load serves several lanes at once. Only measured sets have token panels: those
-// with registers of 16 lanes, and with 16 registers of 8.
+// With panels of few vectors, tiles compute several lanes at once. Only measured sets have token
+// panels: sets with registers of 16 lanes, and sets with 16 registers of 8 lanes.
 template <class M>
 TokenPanelKernel MakeTokenPanel() {
   constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
@@ -277,7 +279,7 @@ TokenPanelKernel MakeTokenPanel() {
       AddRowTiles<M, 6, 2, 2>(panel);
       AddRowTiles<M, 6, 3, 1>(panel);
       AddRowTiles<M, 6, 4, 1>(panel);
-      panel.min_tokens = 13;  // with less, the products take less time than reading W
+      panel.min_tokens = 13;  // with fewer tokens, products take less time than reading W
       panel.max_rest = 8;
     } else {
       AddRowTiles<M, 5, 1, 2>(panel);
@@ -290,25 +292,26 @@ TokenPanelKernel MakeTokenPanel() {
   return panel;
 }
 
-// Panels of prepacked W hold the stored bytes in another order. Only measured sets have them.
+// True if W can be prepacked: its panels hold the stored bytes in another order. Only measured sets
+// do this.
 template <class M>
 constexpr bool TakesPrepacked() {
   constexpr bool kAsStored = M::kChunkBytes == M::kWeightChunkBytes;
   return M::kWordSteps > 1 || (kAsStored && (IsNarrow<M>() || TakesPairedLanes<M, false>()));
 }
-// Two if registers hold the sums of both and the operands of a step.
+// Returns 2 if registers hold the sums of two lanes and the operands of a step, else 1.
 template <class M, int MR>
 constexpr int LanesAtOnce() {
   constexpr int kVectors = OuterVectors<M, false>(), kFactors = kVectors + 2;
   return 2 * MR * kVectors + kFactors < M::kRegisters ? 2 : 1;
 }
 // BF16 has few products per line: tiles of up to five tokens read at the rate of memory without
-// prefetches. Tiles of six wait for memory where two cores read 50 GB/s and more: with prefetches
-// they take 0.85 of the time there, up to 1.03 where two cores read 33 GB/s (Zen 4).
+// prefetches. Tiles of six wait for memory where two cores read 50 GB/s and more. There prefetches
+// reduce their time to 0.85; where two cores read 33 GB/s, the time is up to 1.03 (Zen 4).
 template <class M, int MR>
 void SetSingleTiles(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>(), kColumns = PanelColumns<M>();
-  constexpr int kLines = kColumns * sizeof(float) / 64;  // of a step
+  constexpr int kLines = kColumns * sizeof(float) / 64;  // lines of a step
   constexpr bool kFetches = M::kWordSteps > 1 || MR >= kMaxTileRows;
   prepacked.single[MR] = &OuterTile<M, MR, kVectors, kColumns, LanesAtOnce<M, MR>(),
                                     SteadyFetch<kFetches ? kLines : 0>>;

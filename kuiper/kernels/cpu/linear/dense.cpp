@@ -1,8 +1,9 @@
 // Micro-kernels of the linear layer for every instruction set of Highway: AVX-512, AVX2, SSE4, NEON
 // and scalar code, in one source that foreach_target compiles once per set.
-// Expected: F32 0.85-0.9 of the FMA peak for many rows. 16-bit weights are widened to FP32, for
-// many rows once per block (with AVX2 in each tile), so they run at the FP32 rate; one row
-// runs at memory bandwidth where two conversions per 4 bytes keep up with it.
+//
+// Expected: F32 0.85-0.9 of the FMA peak for many tokens. 16-bit weights run at the FP32 rate: they
+// are converted to FP32, for many tokens once per block (with AVX2 in each tile). One token runs at
+// memory bandwidth where two conversions per 4 bytes keep up with it.
 #include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
@@ -26,7 +27,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #include "kuiper/kernels/cpu/linear/fp32-inl.h"
-// Uses what that defines.
+// Needs fp32-inl.h.
 #include "kuiper/kernels/cpu/linear/dense-inl.h"
 
 struct F32Model : Fp32Model {
@@ -45,8 +46,9 @@ struct F16Model : Fp32Model {
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { memcpy(chunk, x, 64); }
 
 #if HWY_TARGET == HWY_AVX2
-  // A word has an element of a chunk and one of the next, but panels have eight of one chunk in a
-  // row, as the CPU widens them; which was measured with AVX2 only.
+  // A word has an element of one K slice and one of the next. In panels, however, eight elements of
+  // one K slice are adjacent, the order in which the CPU converts them. This was measured with AVX2
+  // only.
   static constexpr int kWordSteps = 2;
   static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
     return LoadF16(words + step * kVectorLanes * 2);
@@ -67,7 +69,7 @@ struct F16Model : Fp32Model {
 #endif
 };
 
-// Rows of T, which is exact in BF16, times activations of BF16.
+// Rows of T, which BF16 holds exactly, times BF16 activations.
 template <typename T>
 struct StoredModel : PairModel {
   static constexpr int kWeightChunkBytes = kChunk * static_cast<int>(sizeof(T));
@@ -87,7 +89,7 @@ struct StoredModel : PairModel {
   }
 
 #if HWY_TARGET == HWY_AVX2
-  // Pairs of two bytes each, which was measured with AVX2 only.
+  // Words are pairs of two-byte elements. This was measured with AVX2 only.
   static constexpr int kWordSteps = sizeof(T) == 2 ? 2 : 1;
   static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
     return LoadOddOrEvenOfPairs(F32Tag(), words, step);
@@ -114,7 +116,7 @@ float Read(const uint8_t* data, size_t bytes) {
     }
   }
   KU_UNROLL for (int i = 1; i < 8; ++i) acc[0] = hn::Add(acc[0], acc[i]);
-  // By hand: GCC's reduction of AVX-512 registers adds signed integers, which overflow.
+  // Reduced by hand: GCC's reduction of AVX-512 registers adds signed integers, which overflow.
   alignas(64) uint32_t lanes[Fp32Model::kVectorLanes];
   hn::Store(acc[0], du, lanes);
   uint32_t sum = 0;
@@ -155,9 +157,9 @@ LinearKernelSet MakeSetFor(int64_t target) {
   return set;
 }
 
-// Whether `a` multiplies BF16 faster than `b`: some CPUs have vdpbf16ps at half the rate of plain
-// multiply-adds. Both give the same bits, so that this may be decided by the clock; the best of
-// some bursts of microseconds is free of what else the machine does.
+// True if `a` multiplies BF16 faster than `b`: some CPUs have vdpbf16ps at half the rate of plain
+// multiply-adds. Both give the same bits, so a time measurement may decide. The best of several
+// bursts of microseconds is not affected by other load on the machine.
 bool IsFaster(const LinearKernelSet& a, const LinearKernelSet& b) {
   constexpr int kBursts = 8, kIterations = 1000;
   double best[2] = {};  // flops per nanosecond

@@ -1,9 +1,9 @@
 // FP32 arithmetic of the linear layer's micro-kernels in Highway code: the part of a model M of
-// tile-inl.h that all formats share. Included like that header, by dense.cpp and
-// quantized.cpp, after simd_products-inl.h.
+// tile-inl.h that all formats share. Included like tile-inl.h, by dense.cpp and quantized.cpp,
+// after simd_products-inl.h.
 
 #include "kuiper/kernels/cpu/linear/tile-inl.h"
-// Uses what the tile header defines.
+// Needs tile-inl.h.
 #include "kuiper/kernels/cpu/linear/outer-inl.h"
 #if HWY_TARGET == HWY_AVX3
 #include "kuiper/kernels/cpu/linear/avx512-inl.h"
@@ -25,7 +25,7 @@ HWY_INLINE U16Vec LoadU16(const uint8_t* p) {
   return LoadBytes(U16Tag(), p);
 }
 
-// The numbers with these FP16 bits.
+// Converts FP16 bits to FP32.
 HWY_INLINE F32Vec FromF16(U16Vec bits) {
   return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), bits));
 }
@@ -38,7 +38,7 @@ HWY_INLINE F32Vec LoadBF16(const uint8_t* p) {
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(hn::PromoteTo(U32Tag(), LoadU16(p))));
 }
 
-// The part that all formats share: FP32 lanes, multiplied by FP32.
+// FP32 lanes, multiplied by FP32.
 struct Fp32Model {
   using Acc = F32Vec;
   using Vec = F32Vec;
@@ -194,8 +194,8 @@ struct Fp32Model {
 #endif
 };
 
-// FP32 lanes that take pairs: a converted chunk of 32 elements holds the 16 odd ones, then the 16
-// even ones.
+// FP32 lanes that take pairs: a converted K slice of 32 elements holds the 16 odd elements, then
+// the 16 even ones.
 struct PairModel : Fp32Model {
   static constexpr int kChunk = 32, kSteps = 2, kChunkBytes = 128;
   template <bool kRound>

@@ -1,23 +1,27 @@
-// The micro-kernels of integer.h in Highway code, over Codes, which loads pairs of codes.
-// Included by quantized.cpp after fp32-inl.h. A panel is [K / 2][columns][2 codes] of
-// 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
-// which all sets have, run at the rate of FP32 ones. Prepacked W has whole words of rows, whose
-// codes are taken apart in 16 bits: the pairs are of codes kPairsOfWord apart, and x lies likewise.
-// On x86 codes of 4 bits stay bytes beside narrow x: products of bytes in sums of 16 bits, which
-// are half the instructions. (Of codes of 8 bits two products would not fit in 16.)
+// The micro-kernels of integer.h in Highway code, over Codes, which loads pairs of codes. Included
+// by quantized.cpp after fp32-inl.h.
+//
+// A packed panel is [K / 2][columns][2 codes] of 16 bits. x is 16-bit integers in the order of K,
+// also if its values are int8. The products are multiply-adds of pairs, which all sets have
+// and which run at the rate of FP32 ones. Prepacked W has whole words of rows, which are split into
+// codes of 16 bits. Its pairs are of codes kPairsOfWord apart, and x is in the same order.
+//
+// On x86, 4-bit codes stay bytes if x is int8: products of bytes in 16-bit sums, which are half the
+// instructions. (Two products of 8-bit codes would not fit in 16 bits.)
 
 inline constexpr int kLanes32 = Fp32Model::kVectorLanes;
 inline constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
 inline constexpr int kPanelColumns = kPanelVectors * kLanes32;
-inline constexpr int kBlockRows = 4;  // rows that are multiplied in place
-// Tokens of a tile. NEON has the sums of two products in two vectors.
+inline constexpr int kBlockRows = 4;  // rows of W multiplied together in place
+// Tokens of a tile. NEON holds the sums of products of pairs in two vectors.
 inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
 
-// Sets with registers of x86; defined anew for each set. The emulated set has arrays.
+// Sets with x86 registers; defined anew for each set. Highway's emulated set uses arrays.
 #undef KU_X86_VECTORS
 #define KU_X86_VECTORS (HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
 
-// Integers may be added in any order, and GCC does: it would store products and add them up later.
+// Keeps sums in their registers. Integers may be added in any order, so GCC would store the
+// products and add them later.
 template <class V>
 HWY_INLINE void PinSums([[maybe_unused]] V& sums) {
 #if KU_X86_VECTORS
@@ -25,7 +29,7 @@ HWY_INLINE void PinSums([[maybe_unused]] V& sums) {
 #endif
 }
 
-// Sums of products of pairs. Some sets give a pair's products to lanes of two vectors.
+// Sums of products of pairs. On some sets the products of a pair go to lanes of two vectors.
 #if HWY_TARGET == HWY_SCALAR
 struct PairSums {
   I32Vec sums;
@@ -53,7 +57,7 @@ struct PairSums {
 };
 #endif
 
-// The same word of x for all columns.
+// Broadcasts a word of x to all columns.
 HWY_INLINE I32Vec LoadWord(const uint8_t* p) {
   int32_t word;
   memcpy(&word, p, sizeof(word));
@@ -67,7 +71,8 @@ HWY_INLINE I32Vec LoadWords(const uint8_t* p) {
 template <class Codes>
 inline constexpr int kPairsOfWord = 4 / Codes::kPairBytes;
 
-// a b c d -> a c b d, of as many integers as a word has codes.
+// Interleaves the halves of each 2 * kPairs integers: a b c d -> a c b d. A word has that many
+// codes.
 template <int kPairs>
 HWY_INLINE void PutBesidePairs(int16_t* x, int columns) {
   for (; columns > 0; columns -= 2 * kPairs, x += 2 * kPairs) {
@@ -80,7 +85,7 @@ HWY_INLINE void PutBesidePairs(int16_t* x, int columns) {
   }
 }
 
-// For words of so many pairs; of one they are in the order of K.
+// Converts x for words of W with kPairs pairs; with one pair, integers stay in the order of K.
 template <bool kWide, int kPairs>
 void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float* scales,
                        int32_t* sums) {
@@ -97,7 +102,8 @@ void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float
   }
 }
 
-// A pair of each of `rows` -> pairs of all, `stride` words from one to the next.
+// Transposes vectors of pairs, one per row: writes one pair of all rows together, then the next,
+// `stride` words apart.
 HWY_INLINE void StorePairs(const I32Vec* rows, int32_t* to, [[maybe_unused]] size_t stride) {
 #if HWY_TARGET == HWY_AVX3
   __m512i raw[16];
@@ -143,7 +149,7 @@ inline void TransposeBlock(const uint8_t* from, size_t stride, DType, int count,
   }
 }
 
-// Scales and zeros as IntegerArgs has them for rows and packed panels,
+// Loads scales and zero points as IntegerArgs has them for rows and packed panels.
 struct WideFactors {
   template <class D>
   static HWY_INLINE hn::Vec<D> Scales(D d, const IntegerArgs& a, size_t at) {
@@ -154,7 +160,7 @@ struct WideFactors {
     return hn::LoadU(d, static_cast<const int32_t*>(a.zeros) + at);
   }
 };
-// and for prepacked W.
+// Loads scales and zero points of prepacked W.
 struct StoredFactors {
   static HWY_INLINE F32Vec Scales(F32Tag, const IntegerArgs& a, size_t at) {
     const uint8_t* p = static_cast<const uint8_t*>(a.scales) + at * DTypeBytes(a.scale_type);
@@ -168,7 +174,8 @@ struct StoredFactors {
   }
 };
 
-// y += a unit's sums, less what the zeros take from them, times both scales.
+// Returns y plus a quantisation block's sums, less the contribution of the zero points, times both
+// scales.
 template <class D>
 HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums,
                               hn::Vec<hn::RebindToSigned<D>> of_zeros, float x_scale,
@@ -177,14 +184,14 @@ HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums,
   return hn::MulAdd(scaled, scales, y);
 }
 
-// Panels of pairs.
+// Packed panels: a word is one pair.
 struct PackedPanel {
   using Factors = WideFactors;
-  static constexpr int kPairs = 1, kCodes = 2;  // of a word
+  static constexpr int kPairs = 1, kCodes = 2;  // per word
   static HWY_INLINE I32Vec Pairs(I32Vec words, int) { return words; }
 };
 #if HWY_TARGET != HWY_SCALAR
-// Panels of words of rows.
+// Prepacked panels: a word is a stored word of a row.
 template <class Codes>
 struct StoredPanel {
   using Factors = StoredFactors;
@@ -221,8 +228,8 @@ HWY_INLINE void AddProducts(Panel, const IntegerArgs& a, int begin, int end, con
 }
 
 #if KU_X86_VECTORS
-// Narrow x in bytes: of eight the even ones, then the odd ones, as the halves of the bytes of a
-// word have codes of 4 bits.
+// Converts x to int8 in bytes. Of each eight, the even ones come first, then the odd ones: 4-bit
+// codes have that order in the low and high halves of the bytes of a word.
 inline void ConvertToBytes(const float* x, int k, int unit, uint8_t* integers, float* scales,
                            int32_t* sums) {
   ConvertToIntegers<false, 1>(x, k, unit, integers, scales, sums);
@@ -236,12 +243,12 @@ inline void ConvertToBytes(const float* x, int k, int unit, uint8_t* integers, f
   }
 }
 
-// Sums of 16 bits take the products of so many codes of each column: 16 * 15 * 127 = 30480.
+// 16-bit sums can hold the products of this many codes of a column: 16 * 15 * 127 = 30480.
 inline constexpr int kSafeCodes = 32;
 
 using BytePairs = hn::Vec<hn::RepartitionToNarrow<I32Tag>>;
 
-// The products of bytes of codes and of x, two of them added in each 16 bits.
+// Multiplies bytes of codes by bytes of x; each 16-bit result is the sum of two products.
 HWY_INLINE BytePairs MultiplyBytes(I32Vec codes, I32Vec x) {
 #if HWY_TARGET == HWY_AVX3
   return BytePairs{_mm512_maddubs_epi16(codes.raw, x.raw)};
@@ -252,7 +259,7 @@ HWY_INLINE BytePairs MultiplyBytes(I32Vec codes, I32Vec x) {
 #endif
 }
 
-// kSafeCodes codes of each column times MR rows of x.
+// Adds the products of kSafeCodes codes of each column with MR rows of x.
 template <int MR>
 HWY_INLINE void AddBytes(const uint8_t* panel, const uint8_t* x, size_t x_stride,
                          PairSums (&acc)[MR][kPanelVectors]) {
@@ -283,7 +290,7 @@ HWY_INLINE void AddBytes(const uint8_t* panel, const uint8_t* x, size_t x_stride
   }
 }
 
-// Panels of words of rows with codes of 4 bits, for x in bytes.
+// Prepacked panels of 4-bit codes, for x in bytes.
 struct BytePanel {
   using Factors = StoredFactors;
 };
@@ -328,7 +335,7 @@ void IntegerTile(const IntegerArgs& a) {
   }
 }
 
-// A unit of kBlockRows rows times MR tokens.
+// Multiplies a quantisation block of kBlockRows rows of W by MR tokens.
 template <class Codes, int MR>
 HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin, int end,
                              const IntegerArgs& a, PairSums (&acc)[MR][kBlockRows]) {
@@ -347,7 +354,7 @@ HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin
   }
 }
 
-// AddUnit of rows from `row` on.
+// AddUnit for rows of W from `row` on.
 template <class D>
 HWY_INLINE hn::Vec<D> AddRows(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
                               int token, int unit, int row, hn::Vec<D> y) {
@@ -400,7 +407,7 @@ constexpr void SetIntegerTiles(IntegerFn (&tiles)[kMaxIntegerTokens + 1]) {
 
 template <class Codes>
 constexpr void SetPrepackedTiles([[maybe_unused]] IntegerKernel& kernel) {
-#if HWY_TARGET != HWY_SCALAR  // which has no halves of a word
+#if HWY_TARGET != HWY_SCALAR  // the scalar set cannot split words
   for (auto& tiles : kernel.prepacked) SetIntegerTiles<StoredPanel<Codes>, kIntegerTokens>(tiles);
   kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
   kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;

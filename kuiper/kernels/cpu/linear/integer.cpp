@@ -1,9 +1,9 @@
-// Linear layers of codes of integers with activations as integers. Few tokens are multiplied with
-// rows where they lie, which stream once from memory; for more, rows become panels in L2, through
-// which tiles of tokens go. Prepacked, W has the panels already, and any number of tokens takes
-// tiles of them. Sums of a unit are exact and units are added in one order, so there is nothing
-// else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
-// (avx512vnni.cpp) less some 5 % for packing.
+// Linear layers with integer weights and integer activations. With few tokens, rows of W are
+// multiplied in place and read once from memory. With more tokens, rows become panels in L2, by
+// which all tiles of tokens are multiplied. Prepacked W is stored as such panels, and any number of
+// tokens uses tiles. Sums of a quantisation block are exact and blocks are added in one order, so
+// the result does not depend on this choice. Expected: one token at the read bandwidth, many at the
+// rate of the tiles (avx512vnni.cpp) less some 5 % for packing.
 #include <algorithm>
 
 #include "kuiper/kernels/cpu/linear/job.h"
@@ -11,18 +11,18 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kMaxColumns = kMaxFinishColumns;  // of a block
-constexpr size_t kPanelsBytes = 256 << 10;      // of a block of more than one panel
-constexpr size_t kStreamBytes = 256 << 10;      // of rows that a thread takes at a time
-constexpr size_t kBytesAhead = 8 << 10;         // that are fetched before they are used, at least
-constexpr size_t kPanelBytesOfElement = 2;      // of a code in a panel, at most
+constexpr int kMaxColumns = kMaxFinishColumns;  // columns of a block
+constexpr size_t kPanelsBytes = 256 << 10;      // bytes of the panels of a block, if more than one
+constexpr size_t kStreamBytes = 256 << 10;      // bytes of the rows that a thread takes at a time
+constexpr size_t kBytesAhead = 8 << 10;         // bytes prefetched before use, at least
+constexpr size_t kPanelBytesOfElement = 2;      // bytes of a code in a panel, at most
 constexpr int kMinUnit = 32, kItemsPerThread = 4;
 
 size_t Aligned(size_t bytes) {
   return CeilDiv(bytes, kLine) * kLine;
 }
 
-// x as integers: those of all tokens, then scales and sums, [tokens][units].
+// x as integers: the integers of all tokens, then scales and sums, [tokens][units].
 struct IntegerX {
   int units;
   size_t stride;  // bytes of a token's integers
@@ -34,7 +34,7 @@ struct IntegerX {
       : units(CeilDiv(job.in(), job.w.format().unit_columns())),
         stride(static_cast<size_t>(job.in()) * job.kernel.integer.element_bytes[job.narrow_x()]),
         integers(job.activations) {
-    // Words are read as whole lines.
+    // Words are read as whole lines, also past the end.
     scales = reinterpret_cast<float*>(integers + Aligned(stride * job.tokens) + 2 * kLine);
     sums = reinterpret_cast<int32_t*>(scales + static_cast<size_t>(units) * job.tokens);
   }
@@ -52,12 +52,12 @@ void Convert(ThreadPool& pool, const LinearJob& job, const IntegerX& x, const Te
   });
 }
 
-// What a thread computes on.
+// A thread's workspace.
 struct Space {
   uint8_t* panels;
   float* scales;          // [units][columns of a block]
-  int32_t* zeros;         // alike
-  float* scales_of_rows;  // [row_block][units], and a line
+  int32_t* zeros;         // [units][columns of a block]
+  float* scales_of_rows;  // [row_block][units] and a cache line
   int32_t* zeros_of_rows;
   float* sums;  // [tokens of a tile][columns of a block]
 
@@ -105,7 +105,7 @@ class Multiplier {
   Multiplier(const Multiplier&) = delete;  // args_ points to next_
   Multiplier& operator=(const Multiplier&) = delete;
 
-  // The columns of a range for a block of tokens; `after` are the rows to prefetch next.
+  // Computes the columns of a range for a block of tokens; `after` are the rows to prefetch next.
   void operator()(const RowRange& range, const RowRange& after, int block) {
     if (LeavesRows(job_)) return MultiplyRows(range, after);
     MultiplyPanels(range, after, job_.tokens * block / blocks_,
@@ -140,7 +140,7 @@ void Multiplier::SetToken(int token) {
   args_.x_sums = x_.sums + token * x_.units;
 }
 
-// Those of row_block rows to columns from `column` on.
+// Expands scales and zero points of row_block rows into space_, columns from `column` on.
 void Multiplier::TakeScales(const RowRange& range, int row, int column, int stride) {
   const WeightMatrix& w = job_.w.parts[range.part].weight;
   const int rows = std::min(kernel_.row_block, range.end - row), units = x_.units;
@@ -149,7 +149,7 @@ void Multiplier::TakeScales(const RowRange& range, int row, int column, int stri
     kernel_.transpose(static_cast<const uint8_t*>(from), units * DTypeBytes(type), type, rows,
                       units, static_cast<uint32_t*>(to) + column, stride);
   };
-  // Each row has a scale of its own for each unit.
+  // True if each row has its own scale for each quantisation block.
   const bool direct = kernel_.takes_all_types && w.format.group_rows == 1 &&
                       w.format.column_groups(job_.in()) == units;
   if (direct) {
@@ -165,7 +165,7 @@ void Multiplier::TakeScales(const RowRange& range, int row, int column, int stri
   if (has_zeros) take(space_.zeros_of_rows, DType::kI32, space_.zeros);
 }
 
-// Those that TakeScales has taken.
+// Sets the scales and zero points that TakeScales has written.
 void Multiplier::SetFactors(int part, int stride) {
   const WeightMatrix& w = job_.w.parts[part].weight;
   args_.scales = space_.scales;
@@ -174,8 +174,9 @@ void Multiplier::SetFactors(int part, int stride) {
   args_.scale_stride = stride;
 }
 
-// As much as `rows` rows, with their units: `distance` bytes behind a row, by which `after` follows
-// the range.
+// Sets what to prefetch with the next `rows` rows, spread over their quantisation blocks: the same
+// number of bytes, starting `distance` bytes after `row`. Past the end of the range it continues in
+// `after`.
 void Multiplier::FetchAhead(const RowRange& range, int row, int rows, size_t distance,
                             const RowRange& after) {
   const size_t row_bytes = args_.row_stride;
@@ -193,7 +194,7 @@ void Multiplier::FetchAhead(const RowRange& range, int row, int rows, size_t dis
   args_.next_lines = static_cast<int>(CeilDiv<int64_t>(next_.lines, x_.units));
 }
 
-// All of `after`, in so many steps.
+// Sets up the prefetch of all of `after`, in `steps` steps.
 void Multiplier::FetchAfter(const RowRange& after, int64_t steps) {
   next_ = {};
   if (after.end <= after.begin) return;
@@ -292,7 +293,7 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
   }
 }
 
-// The first block of a range.
+// Returns the first block of a range.
 RowRange BlockOf(RowRange range) {
   range.end = std::min(range.end, range.begin + kMaxColumns);
   return range;
@@ -308,12 +309,12 @@ void Multiplier::MultiplyPanels(const RowRange& range, const RowRange& after, in
   }
 }
 
-// W goes through once, as fast as memory gives it.
+// True if W is read once and memory limits the speed.
 bool Streams(const LinearJob& job) {
   return LeavesRows(job) || (job.prepacked() && job.tokens <= job.kernel.integer.max_tokens);
 }
 
-// Rows of W of an item.
+// Returns the rows of W per work item.
 int RowsOfItem(const LinearJob& job, int threads) {
   const IntegerKernel& kernel = job.kernel.integer;
   const auto fits = [&](int rows) { return CountItems(job, rows) >= kItemsPerThread * threads; };
@@ -339,7 +340,7 @@ void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from,
   const IntegerX x(job);
   Convert(pool, job, x, from);
   const int rows = RowsOfItem(job, pool.size());
-  // Tokens are divided where columns would not occupy all threads.
+  // Tokens are divided if the columns would not occupy all threads.
   const int wanted = CeilDiv(kItemsPerThread * pool.size(), std::max(CountItems(job, rows), 1));
   const int blocks = std::clamp(job.tokens / (4 * kMaxIntegerTokens), 1, wanted);
   ForEachRange(pool, job, rows, blocks, [&](int thread) {

@@ -1,30 +1,30 @@
-// The outer products of the linear layer over an instruction set M, for many tokens: a tile of
-// tokens by vectors of output features, one or two lanes of all sums at a time. No register is
-// reduced, and W is read once per tile from a panel in the L2 cache. Expected: 0.9 of the
-// multiply-add peak; storing sums of lanes until they meet their partners costs the rest.
-// dense-inl.h has what only dense kinds have.
+// The outer products of the linear layer over an instruction set M, for many tokens. A tile has
+// tokens by vectors of output features; one or two lanes of all its sums are computed at a time. No
+// register is reduced, and W is read once per tile from a panel in the L2 cache. Expected: 0.9 of
+// the multiply-add peak; the remainder is for storing lane sums until they are added to their
+// partners. dense-inl.h has the parts that only dense kinds use.
 //
-// Included like tile-inl.h, after it and with what it asks of M; further
-//   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
-//   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
-//   FusedMultiplyAdd(Vec w, Vec x, Acc& acc) is Multiply and leaves a sum in its register,
-//   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
-//   lanes,
-//   int kWordSteps: if more than one, words of a panel of W hold the factors of so many steps as
-//   they are stored, of one chunk or of several, and Vec LoadPairs(const uint8_t* words, int step)
-//   takes them apart,
+// Included like tile-inl.h, after it. M provides what tile-inl.h requires, and further:
+//   Vec Broadcast(const uint8_t* word) returns M's operand of all columns, for a row of x.
+//   Vec LoadPanel(const uint8_t* words) loads one vector of a panel.
+//   Acc Add(Acc, Acc) adds, and Acc Splat(float) returns a scale in all lanes.
+//   FusedMultiplyAdd(Vec w, Vec x, Acc& acc) is Multiply, but leaves the sum in its register.
+//   MultiplyAdd(Acc unit, Acc scale, Acc acc) returns acc + scale * unit.
+//   int kWordSteps: if more than 1, a word of a panel of W holds the operands of kWordSteps steps
+//     as stored, from one K slice or several.
+//   Vec LoadPairs(const uint8_t* words, int step) then extracts the operands of a step.
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
-//   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
+//     a vector of each row as kPackRows words per lane. A lane goes to index LanePlace of the lane.
 
-// What a tile prefetches: a burst before each lane,
+// Prefetches a burst of lines before each lane of a tile.
 struct BurstFetch {
   const OuterArgs& a;
   HWY_INLINE void BeforeLane() { a.next->Fetch(a.next_lines); }
   HWY_INLINE void InWord(int) {}
 };
-// or nothing, or kLines lines with each kWords-th word. Products wait for a burst of prefetches:
-// without bursts 12 and 16 tokens took 0.86 of the time, 32 took 0.93, 64 and more the same (Zen
-// 4).
+// Prefetches nothing (kLines = 0), or kLines lines with each kWords-th word. Products wait for a
+// burst of prefetches: without bursts 12 and 16 tokens took 0.86 of the time, 32 took 0.93, 64 and
+// more the same (Zen 4).
 template <int kLines, int kWords = 1>
 struct SteadyFetch {
   const uint8_t* at;
@@ -38,19 +38,19 @@ struct SteadyFetch {
   }
 };
 
-// 16 registers of eight lanes, as AVX2 has. Its measured choices are used nowhere else.
+// True for 16 registers of eight lanes, as in AVX2. Choices measured there are used nowhere else.
 template <class M>
 constexpr bool IsNarrow() {
   return M::kVectorLanes == 8 && M::kRegisters == 16;
 }
 
-// Chunks that have elements in one word of a panel.
+// Returns how many K slices have elements in one word of a panel.
 template <class M>
 constexpr int ChunksOfWord() {
   return M::kWordSteps > M::kSteps ? M::kWordSteps / M::kSteps : 1;
 }
 
-// The operands of one step in a vector of words of a panel.
+// Returns the operands of one step in a vector of words of a panel.
 template <class M>
 HWY_INLINE typename M::Vec LoadFactors(const uint8_t* words, [[maybe_unused]] int step) {
   if constexpr (M::kWordSteps > 1) {
@@ -60,8 +60,8 @@ HWY_INLINE typename M::Vec LoadFactors(const uint8_t* words, [[maybe_unused]] in
   }
 }
 
-// Multiplies the next word of one lane, kSteps steps. The tile takes the first NV vectors of the
-// panel's kColumns.
+// Multiplies the next word of one lane, kSteps steps. The tile uses the first NV vectors of the
+// panel's kColumns columns.
 template <class M, int MR, int NV, int kColumns, int kSteps, class Fetch>
 struct OuterWord {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
@@ -97,7 +97,7 @@ HWY_INLINE void RepeatWord(int times, const Word& word) {
   }
 }
 
-// Accumulates `steps` of one lane of any dense panel.
+// Accumulates `steps` steps of one lane of any dense panel.
 template <class M, int MR, int NV, int kColumns, class Fetch>
 HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
                                 typename M::Acc (&acc)[MR][NV]) {
@@ -116,11 +116,11 @@ HWY_INLINE void SetZero(typename M::Acc (&acc)[MR][NV]) {
       M::Zero();
 }
 
-// Adds the sums of `count` lanes, or groups of lanes, in the order of the contract: part(i, acc)
-// computes those at position i. The result goes to a.sums.
+// Adds the sums of `count` lanes, or groups of lanes, in the order of the contract, into a.sums.
+// part(i, acc) computes the sums of the lane or group at position i.
 template <class M, int MR, int NV, class F>
 HWY_INLINE void AddLanes(const OuterArgs& a, int count, F part) {
-  constexpr int kDepth = 4;  // of the reduction
+  constexpr int kDepth = 4;  // levels of the reduction
   constexpr int kLanes = M::kVectorLanes;
   alignas(64) float waiting[kDepth][MR][NV][kLanes];
   auto* top = waiting;  // after the stored sums
@@ -150,18 +150,18 @@ HWY_INLINE void AddLanes(const OuterArgs& a, int count, F part) {
   }
 }
 
-// The next lane of all sums, or the next two. Lanes are asked for in order: pointers go on, since a
-// compiler that is short of registers keeps addresses in vector registers, where they wait behind
-// products.
+// Computes the next lane of all sums, or the next two. Lanes are requested in order, so that
+// pointers only advance. A compiler that is short of registers would keep addresses in vector
+// registers, where they wait for products.
 template <class M, int MR, int NV, int kColumns, int L, class Fetch, bool kScaled>
 struct NextLanes {
-  static constexpr int kSteps = M::kWordSteps;  // for which a word is read
+  static constexpr int kSteps = M::kWordSteps;  // steps per word
   using Sums = typename M::Acc[MR][NV];
   const OuterArgs& a;
   Fetch fetch{a};
   const uint8_t* x = a.rows;
   const uint8_t* w = a.panel;
-  // Between lanes of W.
+  // Bytes between the end of a lane of W and the next lane.
   size_t gap = a.panel_stride - (a.steps + kSteps - 1) / kSteps * kColumns * sizeof(float);
 
   HWY_INLINE void Lane(Sums& acc) {
@@ -201,18 +201,17 @@ struct NextLanes {
   }
 };
 
-// With two lanes at once half as many sums wait in
-// memory, whose stores take the time of two products each on Zen 4; x is read twice as often. One
-// thread and a panel in L2, BF16 of 1,024 columns: 0.97 of the multiply-add peak, and 0.92 with
-// lanes one by one.
+// With two lanes at once, half as many sums are stored in memory, and x is read twice as often. On
+// Zen 4 a store takes the time of two products. With one thread, a panel in L2 and BF16 of 1,024
+// columns: 0.97 of the multiply-add peak, and 0.92 with one lane at a time.
 template <class M, int MR, int NV, int kColumns, int L, class Fetch, bool kScaled = false>
 HWY_NOINLINE void OuterTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes / L, NextLanes<M, MR, NV, kColumns, L, Fetch, kScaled>{a});
 }
 
-// Chunk c of `rows` rows as `columns` columns of a panel, the first of which is at `panel`;
-// load(row, chunk, vector, v) gives the factors of one vector of a chunk. Columns that are not
-// there repeat the last row: nobody reads their sums.
+// Writes K slice c of `rows` rows as `columns` columns of a panel, the first of which is at
+// `panel`. load(row, chunk, vector, v) loads the operands of one vector of a slice. Missing columns
+// repeat the last row; their sums are not read.
 template <class M, class F>
 HWY_INLINE void PackChunk(int rows, int columns, int c, uint8_t* panel, size_t step_bytes,
                           size_t panel_stride, const F& load) {
@@ -233,7 +232,7 @@ HWY_INLINE void PackChunk(int rows, int columns, int c, uint8_t* panel, size_t s
   }
 }
 
-// The factors of `rows` rows of W as a panel.
+// Writes the operands of `rows` rows of W as a panel.
 template <class M, class F>
 HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, size_t panel_stride,
                           const F& load) {
@@ -243,9 +242,10 @@ HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, siz
   }
 }
 
-// Quantised kinds hold the sums of a unit and those of the fold block in registers. Products of
-// pairs hold those of two lanes: a lane has half of the steps of FP32, whose prompts took 1.05 to
-// 1.19 times as long so.
+// True if tiles hold the sums of two lanes in registers, which products of pairs do. Quantised
+// kinds need that space: they hold the sums of the quantisation block and of the K block. A lane of
+// pairs has half of the steps of FP32, and FP32 prompts took 1.05 to 1.19 times as long with paired
+// lanes.
 template <class M, bool kScaled>
 constexpr bool TakesPairedLanes() {
   return !kScaled && M::kAccRegisters >= 24 && M::kChunk / M::kSteps > kSumLanes;
@@ -258,7 +258,8 @@ template <class M, bool kScaled>
 constexpr int OuterVectors() {
   constexpr int kSums = kScaled || TakesPairedLanes<M, kScaled>() ? 2 : 1;
   constexpr int kFit = M::kAccRegisters / kSums / OuterRows<M, kScaled>();
-  constexpr int kMax = 64 * 64 / M::kChunkBytes / M::kVectorLanes;  // of a panel that L2 holds
+  // vectors of a panel that L2 holds
+  constexpr int kMax = 64 * 64 / M::kChunkBytes / M::kVectorLanes;
   return kFit < kMax ? kFit : kMax;
 }
 

@@ -1,17 +1,17 @@
-// The micro-kernels of quantised weights over an instruction set M. Included like
-// outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
-//   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
-// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit.
+// The micro-kernels of quantised weights over an instruction set M. Included like outer-inl.h,
+// after it. M provides what outer-inl.h requires, but instead of LoadWeights:
+//   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps]) loads M's
+//     operands of a K slice. `zero` is MakeZero(int32_t) of the quantisation block.
 
-// Whether the factors of all rows are in registers beside the sums, or those of one row at a time,
-// with x in memory.
+// True if registers hold the operands of all rows together with the sums. Otherwise they hold the
+// operands of one row at a time, and x stays in memory.
 template <class M>
 constexpr bool WidensRowsTogether() {
   return M::kRegisters >= 32;
 }
 
-// FindLive for codes. Rows that are widened one by one share no x, so vectors of a row, which share
-// its zero, go before rows.
+// FindLive for codes. Rows that are dequantised one by one share no x. The vectors of a row share
+// its zero point, so vectors are preferred to rows.
 template <class M, int MR, int NR>
 constexpr Live FindLiveOfCodes() {
   if (WidensRowsTogether<M>()) return FindLive<M, MR, NR>();
@@ -19,7 +19,7 @@ constexpr Live FindLiveOfCodes() {
   for (int rows = NR; rows >= 1; rows /= 2) {
     for (int vectors = kSumLanes / M::kVectorLanes; vectors >= 1; vectors /= 2) {
       const int sums = MR * rows * vectors;
-      // Beside them the zeros of the rows, a mask and the factors of one row.
+      // Other registers: the zero points of the rows, a mask and the operands of one row.
       const bool fits = sums <= M::kAccRegisters && sums + rows + 1 + M::kSteps <= M::kRegisters;
       if (fits && sums >= MR * best.rows * best.vectors) best = {rows, vectors};
     }
@@ -27,14 +27,15 @@ constexpr Live FindLiveOfCodes() {
   return best;
 }
 
-// Accumulates one chunk of one unit.
+// Accumulates one K slice of one quantisation block.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w,
                                 size_t w_stride, int first, const typename M::ZeroCode (&zeros)[NR],
                                 typename M::Acc (&acc)[MR][NR][R]) {
   KU_UNROLL for (int r = 0; r < R; ++r) {
     if constexpr (WidensRowsTogether<M>()) {
-      constexpr bool kPins = MR * NR * R + NR * M::kSteps < M::kRegisters;  // x as well
+      // registers hold x as well
+      constexpr bool kPins = MR * NR * R + NR * M::kSteps < M::kRegisters;
       typename M::Vec b[NR][M::kSteps];
       KU_UNROLL for (int n = 0; n < NR; ++n) {
         M::LoadCodes(w + n * w_stride, first + r, zeros[n], b[n]);
@@ -57,7 +58,7 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t
   }
 }
 
-// And the chunks [0, chunks) of one unit.
+// Accumulates the K slices [0, chunks) of one quantisation block.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w, int chunks,
                                int first, Prefetcher& next, int burst_lines,
@@ -70,7 +71,8 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
   }
 }
 
-// The lanes of the fold block wait beside those of a unit, in registers if there is room.
+// Holds the lanes of the K block as well as those of the quantisation block, in registers if there
+// is room.
 template <class M, int MR, int NR>
 struct QuantizedTile {
   static constexpr Live kLive = FindLiveOfCodes<M, MR, NR>();
@@ -111,7 +113,7 @@ HWY_NOINLINE void QuantizedTiles(TileArgs& a) {
   SumTiles<M, MR, NR, QuantizedTile<M, MR, NR>>(a);
 }
 
-// The factors of rows of codes.
+// Loads the operands of rows of codes.
 template <class M>
 struct CodeFactors {
   const WeightRows& w;

@@ -1,7 +1,8 @@
 // Micro-kernels of the linear layer for quantised weights, for every instruction set of Highway.
-// Expected: codes cost about three instructions per vector of factors, which one row shares with
-// nothing; so it runs at memory bandwidth where a core widens faster than it reads
-// (docs/benchmarks.md). Many rows widen each weight once per block and run at the FP32 rate.
+// Expected: codes cost about three instructions per vector of operands, which a single token cannot
+// share with others. So one token runs at memory bandwidth if a core dequantises faster than it
+// reads (docs/benchmarks.md). With many tokens each weight is dequantised once per block, and
+// products run at the FP32 rate.
 #include "kuiper/kernels/cpu/linear/kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
 
@@ -31,8 +32,8 @@ HWY_INLINE F32Vec FactorOf(I32Vec code, I32Vec zero) {
   return hn::ConvertTo(F32Tag(), hn::Sub(code, zero));
 }
 
-// LoadPairs gives the integer kernels a vector of pairs: a code and the next one above it, of 16
-// bits each.
+// LoadPairs returns a vector of pairs for the integer kernels: a code and the next one above it, of
+// 16 bits each.
 struct Int4Codes {
   static constexpr int kWeightChunkBytes = 16, kPairBytes = 1;
   static HWY_INLINE I32Vec LoadPairs(const uint8_t* p) {
@@ -41,7 +42,7 @@ struct Int4Codes {
                   hn::ShiftLeft<16>(hn::ShiftRight<4>(pairs)));
   }
 #if HWY_TARGET == HWY_AVX3
-  // The factors of all codes: one instruction looks 16 of them up, by the low four bits.
+  // The operands of all codes: one instruction looks 16 of them up by the low four bits.
   using ZeroCode = F32Vec;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
     return FactorOf(hn::Iota(I32Tag(), 0), hn::Set(I32Tag(), zero));
@@ -90,10 +91,10 @@ struct Int8Codes {
   }
 };
 
-// Uses the codes.
+// Needs the codes above.
 #include "kuiper/kernels/cpu/linear/integer-inl.h"
 
-// Sign, exponent and fraction of E4M3 are those of the FP16 number with 256 times smaller value.
+// Sign, exponent and fraction of E4M3 are those of the FP16 number with a 256 times smaller value.
 struct E4M3Codes {
   struct ZeroCode {};
   static constexpr int kWeightChunkBytes = 32;
@@ -125,9 +126,9 @@ struct QuantizedModel : PairModel {
   }
 };
 
-// Calls f(place, i) for each vector of the `n` numbers of kBytes at `from`, i being its first one,
-// and for as many more as fill the last. Those are read as well where they lie before `end`; the
-// last ones are copied, for the bytes behind them may not be mapped.
+// Calls f(p, i) for each vector of the `n` numbers of kBytes at `from`; i is the index of its first
+// number. The last vector is read whole if it lies before `end`, so it may include further numbers.
+// Otherwise it is copied, because the bytes after `end` may not be mapped.
 template <int kBytes, class F>
 HWY_INLINE void ForEachVector(const uint8_t* from, const uint8_t* end, int n, const F& f) {
   constexpr int kLanes = Fp32Model::kVectorLanes;
@@ -139,7 +140,7 @@ HWY_INLINE void ForEachVector(const uint8_t* from, const uint8_t* end, int n, co
   }
 }
 
-// `n` scales times `factor`.
+// Converts `n` scales to FP32 and multiplies them by `factor`.
 template <DType kType>
 HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
                             float* to) {
@@ -163,7 +164,8 @@ HWY_INLINE void WidenZeros(const uint8_t* from, const uint8_t* end, int n, int32
   });
 }
 
-// Moves the values of groups apart, from the last on, so that each unit has its group's.
+// Expands values of groups to values of quantisation blocks in place, from the last one on: each
+// block gets its group's value.
 template <typename T>
 HWY_INLINE void Repeat(int begin, int units, int unit_columns, int group_columns, int groups,
                        T* values) {
@@ -181,7 +183,8 @@ HWY_INLINE void Repeat(int begin, int units, int unit_columns, int group_columns
 
 constexpr int kRowsAhead = 16;
 
-// A line of scales or zeros lasts for rows of codes: too slow a stream for the prefetchers.
+// Prefetches scales or zero points of later rows. One cache line of them lasts for several rows of
+// codes, which is too slow a stream for the hardware prefetchers.
 HWY_INLINE void FetchRowsAhead(const uint8_t* from, int64_t row_bytes, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + kRowsAhead * row_bytes + i);
 }
@@ -191,12 +194,12 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const WeightFormat& f = w.format;
   const int unit = f.unit_columns(), begin = range.begin;
   int units = (range.end - begin + unit - 1) / unit;
-  // Divisions are for the rare formats: they take longer than the rest of a row.
+  // Only the rare formats need divisions, which take longer than the remainder of a row.
   const int first = begin == 0 ? 0 : begin / f.group_columns;
   int groups = unit == f.group_columns ? units : (range.end - 1) / f.group_columns - first + 1;
   const int64_t row_groups = w.scales.stride[0];
   int rows = range.rows;
-  if (groups == row_groups && groups == units && f.group_rows == 1) {  // they lie side by side
+  if (groups == row_groups && groups == units && f.group_rows == 1) {  // rows are contiguous
     groups = units = units * rows;
     rows = 1;
   }

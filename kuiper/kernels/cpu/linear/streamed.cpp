@@ -1,14 +1,16 @@
-// Linear layers with few tokens: W streams once from the mapped file, in runs of ~256 KiB, which
-// threads claim from an atomic counter, because a virtual CPU may be taken away at any time.
+// Linear layers with few tokens. W is read once from the mapped file, in runs of ~256 KiB. Threads
+// claim runs from an atomic counter, because a virtual CPU may be taken away at any time.
 //
 // A run is read in tiles of four rows by a sub-block of K, which all tokens use together. While a
-// tile is multiplied, the next ones are prefetched into L2, one row after the other: adjacent rows
-// are read at a third to a half of the rate of linear bursts, and too few lines for L1 can be under
-// way to keep memory busy. With one or two tokens, rows may be read one by one instead. Where a
-// tile holds all tokens and whole rows, several tiles are one piece, because the work for each
-// piece takes as long as a fourth of a tile. Where sums do not stay in registers until their
-// reduction (all sets but AVX-512), tiles cut whole rows into sub-blocks themselves, and a piece is
-// for all tokens. Bytes moved: W. Expected: 0.95 of the read bandwidth at T = 1, 0.85 up to 8
+// tile is multiplied, the next ones are prefetched into L2, one row after the other. Reading
+// adjacent rows in parallel has a third to a half of the rate of such linear bursts. L1 alone can
+// wait for too few lines at once to keep memory busy. With one or two tokens, rows may be read one
+// by one instead.
+//
+// If a tile holds all tokens and whole rows, several tiles form one piece, because the work for
+// each piece takes as long as a fourth of a tile. If sums do not stay in registers until their lane
+// reduction (all sets but AVX-512), tiles themselves cut whole rows into sub-blocks, and a piece
+// includes all tokens. Bytes moved: W. Expected: 0.95 of the read bandwidth at T = 1, 0.85 up to 8
 // tokens in BF16 with AVX-512.
 #include <algorithm>
 
@@ -18,9 +20,9 @@ namespace kuiper::cpu {
 namespace {
 
 constexpr int kStreamBytes = 256 << 10;
-constexpr int kGroupTokens = 20;  // their sub-blocks of x nearly stay in L1
-constexpr int kPieceRows = 16;    // of W, at most
-constexpr int kLinesAhead = 128;  // prefetched before use; at least those of a tile
+constexpr int kGroupTokens = 20;  // sub-blocks of x of this many tokens nearly fit in L1
+constexpr int kPieceRows = 16;    // rows of W, at most
+constexpr int kLinesAhead = 128;  // lines prefetched before use; at least those of a tile
 
 // Sums kept as lanes: of a tile for all tokens, or of all rows of a piece for a tile of tokens.
 constexpr int kTileSums = kGroupTokens * kPanelRows, kPieceSums = kMaxTileRows * kPieceRows;
@@ -41,7 +43,7 @@ class Stream {
  public:
   explicit Stream(const LinearJob& job) : job_(job) {}
 
-  // The output of a range; `after` are the rows to prefetch next.
+  // Computes the output of a range; `after` are the rows to prefetch next.
   void operator()(const RowRange& range, const RowRange& after, int block = 0);
 
  private:
@@ -57,13 +59,14 @@ class Stream {
   // computing these again takes divisions, a fourth of the few hundred cycles of a piece.
   TileArgs args_;
   Piece columns_ = {};
-  int lines_after_ = 0;  // TileArgs::next_lines where the next piece is of the same shape
+  int lines_after_ = 0;  // TileArgs::next_lines if the next piece has the same shape
   alignas(64) float lanes_[std::max(kTileSums, kPieceSums) * kSumLanes];
   alignas(64) float sums_[kGroupTokens * kPieceRows];  // [tokens][rows]
   Groups<kPieceRows> groups_;
 };
 
-// The first piece of a range from `row` on; without rows if that is its end.
+// Returns the first piece of a range from `row` on; it has no rows if `row` is the end of the
+// range.
 Piece Stream::First(const RowRange& range, int row) const {
   const int left = range.end - row;
   const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one &&
@@ -86,7 +89,7 @@ Piece Stream::Next(const Piece& piece, const RowRange& range, const RowRange& af
   return row < range.end ? First(range, row) : First(after, after.begin);
 }
 
-// Lines to prefetch with each chunk of a tile of these columns.
+// Returns the lines to prefetch with each K slice of a tile of these columns.
 int Stream::NextLines(const Piece& next) const {
   const int tiles = CeilDiv(end_ - begin_, job_.kernel.tile_rows);
   const int bursts = std::max(1, args_.k / job_.kernel.chunk * tiles);
@@ -142,7 +145,7 @@ void Stream::operator()(const RowRange& range, const RowRange& after, int /*bloc
     end_ = job_.tokens * (group + 1) / groups;
     columns_ = {};
     const RowRange& behind = group + 1 < groups ? range : after;
-    // Rows whose sums are finished together; a piece of four rows is too few.
+    // Rows whose sums are finished together; one piece of four rows would be too few.
     RowRange rows = range;
     for (Piece piece = First(range, range.begin), next; rows.begin < range.end; piece = next) {
       next = Next(piece, range, behind);

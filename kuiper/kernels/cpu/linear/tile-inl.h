@@ -1,19 +1,22 @@
-// The micro-kernels of the linear layer over an instruction set M. Included inside the namespace
-// and the target attributes of each instruction set (dense.cpp, avx512bf16.cpp), so it
-// has no include guard, includes and namespace of its own.
+// The micro-kernels of the linear layer over an instruction set M. Each instruction set (dense.cpp,
+// avx512bf16.cpp) includes this file inside its namespace and target attributes. So it has no
+// include guard, includes and namespace of its own.
 //
-// M provides: kChunk, kChunkBytes, kWeightChunkBytes, kVectorLanes (of the 16 lanes of an
-// accumulator in one register), kSteps (multiply-adds per chunk and lane), kRegisters,
-// kAccRegisters (those for accumulators), kTileRows, kBurstChunks (for which lines are fetched at
-// once), kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
-// StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what outer-inl.h and
-// dense-inl.h ask for.
+// M provides:
+//   kChunk, kChunkBytes, kWeightChunkBytes: elements and bytes of a K slice.
+//   kVectorLanes: how many of the 16 lanes of an accumulator one register holds.
+//   kSteps: multiply-adds per K slice and lane.
+//   kRegisters, kAccRegisters: all registers, and those for accumulators.
+//   kTileRows. kBurstChunks: K slices per burst of prefetches.
+//   kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
+//     StoreX, LoadWeights, Multiply, Convert, Fold, Burst.
+//   Everything that outer-inl.h and dense-inl.h require.
 
 #include "kuiper/kernels/cpu/unroll.h"
 
-// What of a tile is in registers at once: the sums of `rows` rows of W, of `vectors` vectors of
-// lanes each, beside a factor of each row and one of x. The tile goes over the same chunks again
-// for what does not fit. Lanes never mix before the fold.
+// The part of a tile that is in registers at once: the sums of `rows` rows of W by `vectors`
+// vectors of lanes. An operand of each row and one of x are there as well. For the other sums, the
+// tile makes further passes over the same K slices. Lanes never mix before the lane reduction.
 struct Live {
   int rows, vectors;
 };
@@ -30,7 +33,8 @@ constexpr Live FindLive() {
   return best;
 }
 
-// Where row n of W goes on: rows side by side, and rows anywhere.
+// Return the current position in row n of W: EvenRows for adjacent rows, ScatteredRows for rows
+// anywhere.
 struct EvenRows {
   const uint8_t* first;
   size_t step;
@@ -42,9 +46,9 @@ struct ScatteredRows {
   HWY_INLINE const uint8_t* operator()(int n) const { return rows[n] + at; }
 };
 
-// The factors of one step of a chunk for MR rows of x. Those of the others would take registers
-// that the sums of several rows need, so the compiler may not know that they come from the same
-// bytes.
+// Loads the operands of one step of a K slice, for MR rows of x. The operands of the other steps
+// would take registers that the sums of several rows need. So the compiler must not see that all
+// steps come from the same bytes.
 template <class M, int MR>
 HWY_INLINE typename M::Vec LoadStep(const uint8_t* chunk, int vector, int step) {
   if constexpr (M::kSteps > 1 && MR > 1) asm volatile("" : "+r"(chunk));
@@ -53,7 +57,7 @@ HWY_INLINE typename M::Vec LoadStep(const uint8_t* chunk, int vector, int step) 
   return v[step];
 }
 
-// Accumulates one chunk of NR rows of W, row n at w(n), in lanes [first * kVectorLanes, ...).
+// Accumulates one K slice of NR rows of W, row n at w(n), in lanes [first * kVectorLanes, ...).
 template <class M, int MR, int NR, int R, class Rows>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const Rows& w, int first,
                                 typename M::Acc (&acc)[MR][NR][R]) {
@@ -67,8 +71,8 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const Rows& w
   }
 }
 
-// The last, partial chunk of `elements`, which is copied and padded: the bytes behind it may not be
-// mapped.
+// Accumulates the last, partial K slice of `elements` elements. It is copied and padded, because
+// the bytes after it may not be mapped.
 template <class M, int MR, int NR, int R, class Rows>
 HWY_INLINE void AccumulatePartial(const uint8_t* x, size_t x_stride, const Rows& w, int elements,
                                   int first, typename M::Acc (&acc)[MR][NR][R]) {
@@ -79,32 +83,33 @@ HWY_INLINE void AccumulatePartial(const uint8_t* x, size_t x_stride, const Rows&
   AccumulateChunk<M, MR, NR, R>(x, x_stride, EvenRows{padded, M::kWeightChunkBytes}, first, acc);
 }
 
-// 2 KiB of each row of x, 12 KiB of a tile.
+// Returns the K slices of a sub-block: 2 KiB of each row of x, 12 KiB of a tile.
 template <class M>
 constexpr int SubChunks() {
   return 2048 / M::kChunkBytes;
 }
-// Columns of a tile that are multiplied before the next ones: all of them where sums stay in
-// registers until their fold or L1 holds whole rows of x, else as many as it holds.
+// Returns how many columns of a tile are multiplied before the next ones. All columns, if sums stay
+// in registers until their lane reduction or L1 holds whole rows of x. Otherwise the number that L1
+// holds.
 template <class M, int MR>
 constexpr int Depth() {
   return (M::kFoldsRegisters || MR <= 2 ? kFoldChunks : SubChunks<M>()) * M::kChunk;
 }
-// What a tile takes of its columns, and where its sums wait for the next ones.
+// The columns that a tile multiplies together, and where its sums are stored until the next ones.
 struct Step {
   int begin, end;
   float* lanes;
 };
-// What a pass over these takes: lanes from `first` on of rows from `row` on.
+// One pass over these columns: the lanes from `first` on of the rows from `row` on.
 struct Pass : Step {
   int first, row;
 };
-// Where its sums wait, among those of a tile of NR rows.
+// Returns where a sum of the pass is stored, among the sums of a tile of NR rows.
 template <class M, int NR>
 HWY_INLINE float* LanesAt(const Pass& pass, int m, int n, int r) {
   return pass.lanes + (m * NR + pass.row + n) * kSumLanes + (pass.first + r) * M::kVectorLanes;
 }
-// Lines to fetch with each kBurstChunks of a pass over NR rows.
+// Returns the lines to prefetch with each kBurstChunks K slices of a pass over NR rows.
 template <class M, int NR>
 HWY_INLINE int BurstLines(const TileArgs& a, Live live) {
   const int passes = NR / live.rows * (kSumLanes / M::kVectorLanes / live.vectors);
@@ -119,8 +124,8 @@ HWY_INLINE void LoadSums(const TileArgs& a, const Pass& pass,
           zero ? M::Zero() : M::LoadAcc(LanesAt<M, NR>(pass, m, n, r));
 }
 
-// All sums of a tile, which are folded to `to` or wait: tile.Accumulate gives those that are live
-// at once.
+// Computes all sums of a tile. Their lanes are reduced into `to`, or stored until the next columns.
+// tile.Accumulate computes the sums that are in registers at once.
 template <class M, int MR, int NR, class Tile>
 HWY_INLINE void SumTile(const Tile& tile, const WeightRows& w, const Step& step, float* to,
                         Prefetcher& next) {
@@ -147,7 +152,7 @@ HWY_INLINE void SumTile(const Tile& tile, const WeightRows& w, const Step& step,
   }
 }
 
-// All tiles of NR rows.
+// Computes all tiles of NR rows.
 template <class M, int MR, int NR, class Tile>
 HWY_INLINE void SumTiles(TileArgs& a) {
   const Tile tile{a};
@@ -195,7 +200,7 @@ HWY_NOINLINE void Tiles(TileArgs& a) {
   SumTiles<M, MR, NR, DenseTile<M, MR, NR>>(a);
 }
 
-// Four rows at a time, which the caller has padded to.
+// Takes four rows at a time; the caller has padded their number to a multiple of four.
 template <class M, int MR>
 HWY_NOINLINE void Dots(const DotArgs& a) {
   constexpr int NR = kPanelRows;
@@ -205,8 +210,8 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
   const int full = a.k / M::kChunk;
   [[maybe_unused]] alignas(64) float lanes[M::kFoldsRegisters ? 1 : MR * NR * kSumLanes];
   const size_t row_bytes = full * M::kWeightChunkBytes;
-  // Lines to fetch with each chunk of a pass. The CPU drops what its misses cannot hold, so a group
-  // of rows does not ask for all of them at once.
+  // Lines to prefetch with each K slice of a pass. The CPU drops prefetches that exceed its
+  // outstanding misses, so the lines of a group of rows are not prefetched all at once.
   constexpr int kPasses = NR / kRows * (kVectors / R);
   constexpr int kLines = (NR * M::kWeightChunkBytes / 64 + kPasses - 1) / kPasses;
   for (int j = 0; j < a.count; j += NR) {
@@ -265,7 +270,7 @@ void SetTiles(LinearKernel& kernel) {
   if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
 }
 
-// All but what reads weights.
+// Sets everything except the functions that read weights.
 template <class M>
 LinearKernel KernelOfActivations() {
   LinearKernel kernel;

@@ -1,13 +1,14 @@
-// Linear layers with 13 to 72 tokens (AVX2: 7 to 27) whose stored words of W are operands or pairs
-// of them: outer products of a few rows of W, in place, by a panel of up to 64 tokens (AVX2: 24),
-// which stays in the L2 cache. W is neither copied nor transposed; the next rows are prefetched
-// into L2 meanwhile. Bytes moved: W. Expected: the slower of 0.9 of the read bandwidth and 0.87 of
-// the multiply-add peak (AVX2: 0.7). Remaining tokens that are too few for a vector are computed as
-// in streamed.cpp, while the rows are in L2.
+// Linear layers with 13 to 72 tokens (AVX2: 7 to 27) if the stored words of W are operands or pairs
+// of operands. They compute outer products of a few rows of W, in place, by a panel of up to 64
+// tokens (AVX2: 24), which stays in the L2 cache. W is neither copied nor transposed. Meanwhile the
+// next rows are prefetched into L2. Bytes moved: W. Expected: the slower of 0.9 of the read
+// bandwidth and 0.87 of the multiply-add peak (AVX2: 0.7). Remaining tokens that are too few for a
+// vector are computed as in streamed.cpp, while the rows are in L2.
 //
-// Packing W on the way (blocked.cpp) takes, for BF16 of Qwen3-0.6B on one Zen 4 core, 1.36, 1.47,
-// 1.28, 1.32, 1.14, 1.12 and 1.06 times as long for 13, 16, 24, 32, 48, 64 and 72 tokens; rows
-// without a panel (streamed.cpp) 1.15, 1.34, 1.22, 1.38, 1.27, 1.33 and 1.30 times.
+// Measured for BF16 of Qwen3-0.6B on one Zen 4 core, with 13, 16, 24, 32, 48, 64 and 72 tokens.
+// Packing W during the call (blocked.cpp) takes 1.36, 1.47, 1.28, 1.32, 1.14, 1.12 and 1.06 times
+// as long. Dot products without a panel (streamed.cpp) take 1.15, 1.34, 1.22, 1.38, 1.27, 1.33 and
+// 1.30 times as long.
 #include <algorithm>
 
 #include "kuiper/kernels/cpu/linear/job.h"
@@ -15,19 +16,20 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kMaxRows = 48;  // of W per block
+constexpr int kMaxRows = 48;  // rows of W per block
 constexpr int kBlockBytes = 128 << 10;
 
 // A thread's workspace, in floats.
 constexpr size_t kSums = size_t{1} * kMaxRows * kMaxPanelVectors * kSumLanes;  // [rows][columns]
 constexpr size_t kOutputs = size_t{1} * kSumLanes * kMaxRows;  // [16 tokens][kMaxRows]
 
-// Passes of a tile over its rows.
+// Returns the passes of a tile over its rows.
 int Passes(const LinearJob& job) {
   return kSumLanes / job.kernel.token_panel.lanes_at_once[job.vectors() - 1];
 }
 
-// Multiplies rows of W by the panel over a K block of `chunks` chunks; advances args past the rows.
+// Multiplies rows of W by the panel over a K block of `chunks` K slices, and advances args past the
+// rows.
 void MultiplyRows(const LinearJob& job, int num_rows, int chunks, OuterArgs* args) {
   const TokenPanelKernel& kernel = job.kernel.token_panel;
   const int i = job.vectors() - 1;
@@ -40,8 +42,8 @@ void MultiplyRows(const LinearJob& job, int num_rows, int chunks, OuterArgs* arg
   }
 }
 
-// Writes finished sums [rows][columns], vector by vector. Whole squares of 16 rows are transposed;
-// values past the last row are not used.
+// Writes finished sums [rows][columns] to the output, vector by vector. Whole squares of 16 rows
+// are transposed; values past the last row are not used.
 void WriteSums(const LinearJob& job, const RowRange& range, const float* sums, float* outputs) {
   const TokenPanelKernel& kernel = job.kernel.token_panel;
   for (int t = 0; t < job.panel_tokens(); t += kernel.vector) {
@@ -86,7 +88,8 @@ void MultiplyBlock(const LinearJob& job, const RowRange& range, const RowRange& 
   WriteSums(job, range, workspace, workspace + kSums);
 }
 
-// Rows of W per block: what L2 holds besides the panel, but at least four blocks per thread.
+// Returns the rows of W per block: the number that L2 holds together with the panel, but few enough
+// for at least four blocks per thread.
 int BlockRows(const LinearJob& job, int threads) {
   const auto by_bytes = static_cast<int>(kBlockBytes / job.RowBytes(job.FoldEnd(0)));
   const int by_threads = OutputColumns(job.w, job.epilogue) / (4 * threads);
