@@ -22,28 +22,28 @@ MAX_WORDS, MAX_LINE = 30, 160
 # In comments: {what: (expression, limit)}. Each is searched in a block of comment lines, joined by spaces.
 IN_COMMENTS = {
     "comments that begin with Of, Who, Whose, Those, These, One that, Behind, Beside":
-        (r"^(?:Of|Who|Whose|Those|These|One that|Behind|Beside)\s", 111),
-    "comments that begin with The same of, for, in, with, as": (r"^The same (?:of|for|in|with|as)\b", 37),
-    "comments that begin with of, that, those, whose, whom": (r"^(?:of|that|those|whose|whom)\s", 371),
-    "comments with behind, beside": (r"\b[Bb](?:ehind|eside)\b", 239),
-    "comments with tell, told": (r"\b(?:[Tt]ells?|[Tt]old|untold)\b", 115),
+        (r"^(?:Of|Who|Whose|Those|These|One that|Behind|Beside)\s", 1),
+    "comments that begin with The same of, for, in, with, as": (r"^The same (?:of|for|in|with|as)\b", 0),
+    "comments that begin with of, that, those, whose, whom": (r"^(?:of|that|those|whose|whom)\s", 1),
+    "comments with behind, beside": (r"\b[Bb](?:ehind|eside)\b", 0),
+    "comments with tell, told": (r"\b(?:[Tt]ells?|[Tt]old|untold)\b", 0),
     "comments with who, whom, somebody, nobody, everybody":
-        (r"\b(?:[Ww]ho|whom|[Ss]omebody|[Nn]obody|[Ee]verybody|[Ww]hoever)\b", 255),
-    "comments with go on": (r"\b(?:goes|go|going|went) on\b", 70),
-    "comments with is no": (r"(?<!there )(?<!There )\b(?:is|are|was|were) no [a-z]", 58),
-    "comments with so many, as many as": (r"\b(?:so many|as many as)\b", 57),
-    "comments that begin or end with ...": (r"^\.\.\.|\.\.\.$", 14),
+        (r"\b(?:[Ww]ho|whom|[Ss]omebody|[Nn]obody|[Ee]verybody|[Ww]hoever)\b", 0),
+    "comments with go on": (r"\b(?:goes|go|going|went) on\b", 0),
+    "comments with is no": (r"(?<!there )(?<!There )\b(?:is|are|was|were) no [a-z]", 0),
+    "comments with so many, as many as": (r"\b(?:so many|as many as)\b", 1),
+    "comments that begin or end with ...": (r"^\.\.\.|\.\.\.$", 0),
 }
 # In documents, line by line.
 IN_DOCUMENTS = {
     "documents: sentences that begin with Of, Who, Whose, Beside, Behind":
-        (r"(?:^|[.:;|(] )(?:Of|Who|Whose|Beside|Behind)\s", 24),
+        (r"(?:^|[.:;|(] )(?:Of|Who|Whose|Beside|Behind)\s", 0),
     "documents: behind, beside, told, tells, whoever, somebody, nobody, everybody":
-        (r"\b(?:behind|beside|told|tells|whoever|somebody|nobody|everybody)\b", 172),
+        (r"\b(?:behind|beside|told|tells|whoever|somebody|nobody|everybody)\b", 0),
 }
 LONG_COMMENTS, LONG_DOCUMENTS = "comments: sentences above 30 words", "documents: sentences above 30 words"
 LONG_LINES = "documents: lines above 160 characters"
-LONG = {LONG_COMMENTS: 277, LONG_DOCUMENTS: 256, LONG_LINES: 170}
+LONG = {LONG_COMMENTS: 4, LONG_DOCUMENTS: 0, LONG_LINES: 0}
 
 
 def comment_blocks(text):
