@@ -29,8 +29,9 @@ class ChatInput {
   const Status& status() const { return reader_.status(); }
 
  private:
-  // Returns the next line, or what the editor has read. Returns nothing at the end of input, and if
-  // the editor drops the message that the line continues.
+  // Reads a line from the line editor if there is one, else from standard input. `continues`: the
+  // line belongs to a message that has begun. Returns nothing at the end of input, and after
+  // Ctrl-C, whose first press in such a message only discards the message.
   std::optional<std::string> Next(bool continues);
 
   Console& console_;

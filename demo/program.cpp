@@ -135,10 +135,9 @@ Status OpenModelOf(ProgramRun& run) {
 // Checks that the files written at the end can be written, before users wait for weights and an
 // answer.
 Status CheckOutputs(const Options& options) {
-  const bool answers = options.task == Task::kAnswer;
+  if (options.task != Task::kAnswer && options.task != Task::kChat) return OkStatus();
   for (const std::string& path : {options.stats_file, options.tokens_file, options.logits_file}) {
-    if (path.empty() || !(answers || options.task == Task::kChat)) continue;
-    KU_RETURN_IF_ERROR(CheckWritable(path));
+    if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
   }
   return OkStatus();
 }

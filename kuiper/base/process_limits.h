@@ -24,12 +24,12 @@ std::vector<ControlGroup> ParseControlGroups(std::string_view text, std::string_
 
 // Returns the CPUs' worth of time that the group may use; infinity without a limit.
 double CpusOf(const ControlGroup& group);
-// Returns the bytes that the group leaves; the largest size_t without a limit. Pages of the file
-// cache count as used there, but the kernel drops the inactive ones when memory is needed, so they
-// count as free here.
+// Returns how many more bytes the group's limit allows; the largest size_t if there is no limit.
+// The group's usage includes the file cache, but inactive cache pages count as free here, because
+// the kernel drops them when memory is needed.
 size_t FreeMemoryOf(const ControlGroup& group);
 
-// Returns the smallest amount that any group of this process leaves.
+// Returns the smallest FreeMemoryOf of the groups of this process.
 size_t FreeInControlGroups();
 // Returns at least 1. SMT siblings count once: a second thread on a core adds nothing to a loop
 // that saturates the core's FMA units or the memory.

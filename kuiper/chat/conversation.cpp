@@ -146,11 +146,11 @@ void Conversation::SetMessages(std::vector<Message> messages) {
     system_ = std::move(messages[0].text);
     messages.erase(messages.begin());
   }
-  turns_ = std::move(messages);
+  messages_ = std::move(messages);
 }
 
 std::vector<Message> Conversation::Messages() const {
-  std::vector<Message> messages = turns_;
+  std::vector<Message> messages = messages_;
   if (system_.has_value()) messages.insert(messages.begin(), TextMessage(Role::kSystem, *system_));
   return messages;
 }
@@ -161,11 +161,11 @@ void Conversation::AddUser(const std::string& text, const std::vector<ContentPar
     message.parts = media;
     message.parts.push_back({.text = text});
   }
-  turns_.push_back(std::move(message));
+  messages_.push_back(std::move(message));
 }
 
 Status Conversation::ReadPictures(const std::string& folder, PictureReader* pictures) {
-  return pictures->Read(folder, &turns_);
+  return pictures->Read(folder, &messages_);
 }
 
 void Conversation::AddAnswer(const Completion& answer, const TemplateOptions& options,
@@ -173,17 +173,17 @@ void Conversation::AddAnswer(const Completion& answer, const TemplateOptions& op
   Message message = TextMessage(Role::kAssistant, answer.text);
   if (answer.has_reasoning) message.reasoning = answer.reasoning;
   message.ids = ReusableIds(answer, options, exact_ids, tokenizer);
-  turns_.push_back(std::move(message));
+  messages_.push_back(std::move(message));
 }
 
 bool Conversation::DropLastAnswer() {
-  if (turns_.empty() || turns_.back().role != Role::kAssistant) return false;
-  turns_.pop_back();
+  if (messages_.empty() || messages_.back().role != Role::kAssistant) return false;
+  messages_.pop_back();
   return true;
 }
 
 void Conversation::DropToolCalls() {
-  for (Message& message : turns_) {
+  for (Message& message : messages_) {
     message.tool_calls.clear();
     std::vector<std::string>& keys = message.source.keys;
     const auto key = std::find(keys.begin(), keys.end(), "tool_calls");
@@ -194,9 +194,9 @@ void Conversation::DropToolCalls() {
 }
 
 bool Conversation::DropLastTurn() {
-  for (size_t i = turns_.size(); i-- > 0;) {
+  for (size_t i = messages_.size(); i-- > 0;) {
     if (!IsTurnStart(i)) continue;
-    turns_.resize(i);
+    messages_.resize(i);
     return true;
   }
   return false;
@@ -204,22 +204,22 @@ bool Conversation::DropLastTurn() {
 
 bool Conversation::DropOldestTurn() {
   size_t begin = 0;
-  while (begin < turns_.size() && !IsTurnStart(begin)) ++begin;
+  while (begin < messages_.size() && !IsTurnStart(begin)) ++begin;
   size_t end = begin + 1;
-  while (end < turns_.size() && !IsTurnStart(end)) ++end;
-  if (end >= turns_.size()) return false;
-  turns_.erase(turns_.begin() + begin, turns_.begin() + end);
+  while (end < messages_.size() && !IsTurnStart(end)) ++end;
+  if (end >= messages_.size()) return false;  // the only turn stays
+  messages_.erase(messages_.begin() + begin, messages_.begin() + end);
   return true;
 }
 
 int Conversation::num_turns() const {
   int turns = 0;
-  for (size_t i = 0; i < turns_.size(); ++i) turns += IsTurnStart(i) ? 1 : 0;
+  for (size_t i = 0; i < messages_.size(); ++i) turns += IsTurnStart(i) ? 1 : 0;
   return turns;
 }
 
 bool Conversation::waits_for_answer() const {
-  return !turns_.empty() && turns_.back().role != Role::kAssistant;
+  return !messages_.empty() && messages_.back().role != Role::kAssistant;
 }
 
 std::optional<ThinkingTags> TemplateOptions::thinking() const {

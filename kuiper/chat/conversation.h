@@ -58,7 +58,7 @@ class Conversation {
   void SetMessages(std::vector<Message> messages);
   // All messages, led by the system message if it is not absent.
   std::vector<Message> Messages() const;
-  void Clear() { turns_.clear(); }
+  void Clear() { messages_.clear(); }
 
   // `media`: images and videos, which come before the text.
   void AddUser(const std::string& text, const std::vector<ContentPart>& media = {});
@@ -80,12 +80,12 @@ class Conversation {
   bool waits_for_answer() const;
 
  private:
-  bool IsTurnStart(size_t i) const { return turns_[i].role == Role::kUser; }
+  bool IsTurnStart(size_t i) const { return messages_[i].role == Role::kUser; }
 
   std::optional<std::string> system_;
   // All messages but the system message. An answer that can be reused as it was generated has its
   // ids.
-  std::vector<Message> turns_;
+  std::vector<Message> messages_;
 };
 
 // False if the template drops the tools of `options`: the prompt would be the same without them.

@@ -126,15 +126,16 @@ std::vector<int32_t> BpeTokenizer::EncodePieces(std::span<const TextPiece> piece
   const JoinedText joined(pieces);
   std::vector<AddedTokenMatcher::Match> matches;
   for (const auto& range : joined.parsed()) {
-    raw_matcher_.Find(joined.text(), range.begin, range.end,
-                      matches.empty() ? 0 : matches.back().end, &matches);
+    const size_t floor = matches.empty() ? 0 : matches.back().end;
+    raw_matcher_.Find(joined.text(), range.begin, range.end, floor, &matches);
   }
   std::vector<int32_t> ids;
   ids.reserve(joined.text().size() / 4 + 4);
   BpeModel::Scratch scratch;
   size_t done = 0;
+  // What comes before the joined text; EncodeRun uses it for the first run only.
+  const TextStart start = continues ? TextStart::kInside : TextStart::kWhole;
   const auto encode_until = [&](size_t end) {
-    const TextStart start = continues ? TextStart::kInside : TextStart::kWhole;
     if (end > done) EncodeRun(joined, done, end, start, &scratch, &ids);
   };
   for (const auto& match : matches) {

@@ -24,7 +24,8 @@ class AnswerMemory {
 
   // Remembers that `ids` produce the answer `text` after the messages of `history`.
   void Keep(uint64_t history, const std::string& text, std::vector<int32_t> ids);
-  // Sets the ids of assistant messages where they are known.
+  // Sets Message::ids of each assistant message whose token ids are remembered for the same options
+  // and the same messages before it. Messages with tool calls or parts are left alone.
   void Recall(const TemplateOptions& options, std::vector<Message>* messages);
   size_t num_tokens() const;
 

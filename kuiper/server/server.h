@@ -94,8 +94,9 @@ class Server : public HttpHandler {
   EngineLoop* stopped_loop_ = nullptr;  // the loop to stop when Run ends
   std::string id_prefix_;
   int64_t next_id_ = 1;
-  int num_computing_ = 0;  // bodies that workers process, without those of sessions
-  MemoryBudget computing_;
+  // Requests that Compute() took and that have no answer yet, besides those of sessions_.
+  int num_computing_ = 0;
+  MemoryBudget computing_;         // bytes of their bodies
   WorkerPool workers_, decoders_;  // last, because their jobs use the members above
 };
 

@@ -30,7 +30,8 @@ bool IsDense(const StoredTensor& t) {
   return t.Is("F32") || t.Is("F16") || t.Is("BF16");
 }
 
-// Checks a dense matrix that the configuration does not exclude. A vocabulary matrix may be dense.
+// Returns an error if a dense matrix should be quantised: the configuration does not exclude it
+// from quantisation, and it is not a vocabulary matrix.
 Status CheckExcluded(const QuantizationConfig& config, const Weight& weight,
                      const StoredTensor& dense) {
   if (weight.role == WeightRole::kVocabulary ||

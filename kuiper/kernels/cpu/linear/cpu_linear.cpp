@@ -62,7 +62,8 @@ void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
   }
 }
 
-// Converts vector i of the tokens to columns of the panel.
+// Packs the i-th group of token_panel.vector tokens, of which the last may be smaller, as columns
+// of the activation panel, for all K blocks.
 void ConvertVector(const LinearJob& job, const Tensor& x, int i) {
   const TokenPanelKernel& kernel = job.kernel.token_panel;
   const int first = i * kernel.vector;
