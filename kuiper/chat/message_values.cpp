@@ -6,7 +6,6 @@
 namespace kuiper {
 namespace {
 
-using jinja::Heap;
 using jinja::Origin;
 using jinja::Value;
 

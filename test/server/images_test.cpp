@@ -166,9 +166,9 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
   };
   refused(Json::array({ImagePart("http://127.0.0.1/x.png")}), "invalid_value",
           "part 0 is not a data: URL");
-  refused(Json::array({ImagePart("file:///etc/passwd")}), "invalid_value", "no data: URL");
-  refused(Json::array({ImagePart(Sample("circle.png"))}), "invalid_value", "no data: URL");
-  refused(Json::array({ImagePart("")}), "invalid_value", "no data: URL");
+  refused(Json::array({ImagePart("file:///etc/passwd")}), "invalid_value", "is not a data: URL");
+  refused(Json::array({ImagePart(Sample("circle.png"))}), "invalid_value", "is not a data: URL");
+  refused(Json::array({ImagePart("")}), "invalid_value", "is not a data: URL");
   refused(Json::array({{{"type", "video"}, {"video", "/tmp"}}}), "unsupported", "is a video");
   refused(Json::array({ImagePart("data:image/png;base64,AAAA")}), "invalid_value",
           "message 0, part 0");

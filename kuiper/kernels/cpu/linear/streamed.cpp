@@ -105,10 +105,12 @@ void Stream::SetColumns(const Piece& piece) {
   args_.ahead = job_.kernel.takes_whole_rows
                     ? args_.tiles
                     : std::clamp(kLinesAhead / (args_.lines * piece.tile_rows), 1, args_.tiles);
-  args_.first = k0 % job_.fold_k() == 0;
-  args_.last = piece.end == job_.in() || piece.end % job_.fold_k() == 0;
+  // kernel.chunk is 16 or 32, which the analyzer does not see.
+  const int fold_k = job_.fold_k();
+  args_.first = k0 % fold_k == 0;  // NOLINT(clang-analyzer-core.DivideZero)
+  args_.last = piece.end == job_.in() || piece.end % fold_k == 0;
   args_.sum_stride = kPieceRows;
-  args_.add = k0 >= job_.fold_k();
+  args_.add = k0 >= fold_k;
   columns_ = piece;
   lines_after_ = NextLines(piece);
 }
