@@ -6,7 +6,7 @@
 // sectors: the aligned 32-byte pieces that a request touches. Shared memory has 32 banks of 4 bytes
 // and serves a request in wavefronts. In each wavefront every bank delivers one word; lanes that
 // need the same word share it. Accesses of 8 bytes per lane are split into two halves of a warp.
-// Those of 16 bytes, ldmatrix (one row per lane) and writes of cp.async are split into four
+// Accesses of 16 bytes, ldmatrix (one row per lane) and writes of cp.async are split into four
 // quarters. (CUDA C++ Programming Guide, "Shared Memory"; Best Practices Guide, "Coalesced Access
 // to Global Memory".) Atomics of several lanes on one word count as one access of it.
 #pragma once

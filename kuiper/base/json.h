@@ -117,7 +117,7 @@ StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::
 // Formats like Python's json.dumps(value, ensure_ascii=False).
 std::string PythonJson(const JsonNode& node);
 std::string PythonJsonString(std::string_view text);
-// As PythonJson, but for messages: short, on one line and in quotes.
+// Returns PythonJson(node) for messages: shortened, on one line and in quotes.
 std::string QuotedJson(const JsonNode& node);
 // Python's repr of a finite float.
 std::string PythonFloat(double value);

@@ -19,7 +19,7 @@ struct ControlGroup {
 // ancestors up to the root. In a container the names may be the host's, so the folders need not
 // exist.
 std::vector<ControlGroup> ControlGroups(std::string_view controller);
-// As ControlGroups, from the text of a /proc/PID/cgroup.
+// Returns the groups that the text of a /proc/PID/cgroup names.
 std::vector<ControlGroup> ParseControlGroups(std::string_view text, std::string_view controller);
 
 // Returns the CPUs' worth of time that the group may use; infinity without a limit.

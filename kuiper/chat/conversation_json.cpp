@@ -27,7 +27,7 @@ Json PartsToJson(const std::vector<ContentPart>& parts) {
 }
 
 Json MessageToJson(const Message& message) {
-  // As it was given, with fields that only a template reads.
+  // The given JSON has fields that only a template reads, so keep it.
   if (message.source.IsObject()) {
     Json given = ToJson(message.source);
     // Paths may have been relative, and there are digests.
@@ -60,12 +60,12 @@ std::string ConversationJson(const Conversation& conversation, const std::string
 
 StatusOr<Conversation> ParseConversation(const std::string& text) {
   Conversation conversation;
-  // ParseMessages wants at least one message.
+  // ParseMessages refuses an empty list.
   KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(text, StatusCode::kInput, "messages"));
   const JsonNode* messages = root.Find("messages");
   if (messages != nullptr && messages->IsArray() && messages->items.empty()) return conversation;
   KU_ASSIGN_OR_RETURN(ParsedMessages parsed, ParseMessages(root));
-  // What was saved of SetSystem("").
+  // An empty system message is how SetSystem("") was saved.
   const Message& first = parsed.messages[0];
   const bool no_system = first.role == Role::kSystem && first.parts.empty() && first.text.empty() &&
                          first.source.keys.size() <= 2;

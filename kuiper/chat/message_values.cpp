@@ -68,23 +68,25 @@ void MessageValues::Set(jinja::Dict* dict, std::string_view key, const Value& va
 }
 
 Value MessageValues::Calls(const std::vector<ToolCall>& calls) {
-  jinja::List* list = heap_.NewList();
+  using Type = JsonNode::Type;
+  JsonNode list = {.type = Type::kArray};
   for (const ToolCall& call : calls) {
-    JsonNode arguments = {.type = JsonNode::Type::kString, .text = call.arguments_json};
-    if (!call.arguments_are_text || !facts_.takes_text_arguments) {
+    JsonNode arguments = {.type = Type::kString, .text = call.arguments_json};
+    if (!call.arguments_are_text) {
       StatusOr<JsonNode> parsed = ParseJson(call.arguments_json, StatusCode::kInput, "arguments");
       if (parsed.ok()) arguments = std::move(*parsed);
     }
-    changed_.push_back(std::move(arguments));
-    jinja::Dict* function = heap_.NewDict();
-    Set(function, "name", Value::String(heap_.Refer(call.name, jinja::kData)));
-    Set(function, "arguments", heap_.FromJson(changed_.back(), jinja::kData));
-    jinja::Dict* dict = heap_.NewDict();
-    Set(dict, "type", Value::String(heap_.Refer("function", jinja::kTemplate)));
-    Set(dict, "function", Value::OfDict(function));
-    heap_.Push(list, Value::OfDict(dict));
+    JsonNode function = {.type = Type::kObject};
+    function.keys = {"name", "arguments"};
+    function.items = {{.type = Type::kString, .text = call.name}, std::move(arguments)};
+    JsonNode& json = list.items.emplace_back();
+    json.type = Type::kObject;
+    json.keys = {"type", "function"};
+    json.items = {{.type = Type::kString, .text = "function"}, std::move(function)};
+    if (!facts_.takes_text_arguments) ParseArguments(&json);
   }
-  return Value::OfList(list);
+  changed_.push_back(std::move(list));
+  return heap_.FromJson(changed_.back(), jinja::kData);
 }
 
 Value MessageValues::Content(const Message& message, Origin origin) {

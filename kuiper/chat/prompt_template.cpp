@@ -37,6 +37,32 @@ std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
   return whole;
 }
 
+// Cuts the first `end` bytes of a rendered prompt into segments. instead[i], if not empty, replaces
+// the text of message i, if that text stands whole.
+std::vector<Segment> SegmentsOf(const jinja::Rendered& rendered, size_t end,
+                                const std::vector<std::vector<Segment>>& instead,
+                                const std::vector<bool>& whole,
+                                const std::vector<std::string_view>& tags) {
+  std::vector<Segment> segments;
+  size_t at = 0;
+  for (const jinja::Run& run : rendered.runs) {
+    if (at >= end) break;
+    const std::string_view text =
+        std::string_view(rendered.text).substr(at, std::min(run.length, end - at));
+    at += run.length;
+    const size_t message = (run.origin - 2) / 2;
+    if (run.origin <= jinja::kData) {
+      AppendSegment(text, run.origin == jinja::kTemplate, &segments);
+    } else if (run.origin == ContentOrigin(message) && whole[message] &&
+               !instead[message].empty()) {
+      segments.insert(segments.end(), instead[message].begin(), instead[message].end());
+    } else {
+      AppendModelText(text, tags, &segments);
+    }
+  }
+  return segments;
+}
+
 // Marks the end of the last message's text, to find that place in the rendered text of a prompt
 // that ends there. The space shows whether the template trims the text. transformers does the same.
 constexpr std::string_view kContinuesHere = "KUIPER_CONTINUES_HERE ";
@@ -216,31 +242,34 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
                                                       const std::tm& now) const {
   if (given.empty()) return Status(StatusCode::kInput, "there are no messages");
   KU_RETURN_IF_ERROR(CheckFields(options));
-  std::vector<Message> messages = given;
-  if (options.continue_final_message) AppendToText(kContinuesHere, &messages.back());
+  const bool keeps = options.keep_thinking_in_history && !facts_.before_reasoning.empty();
+  std::vector<Message> changed;
+  if (keeps || options.continue_final_message) changed = given;
+  if (options.continue_final_message) AppendToText(kContinuesHere, &changed.back());
+  const std::vector<Message>& messages = changed.empty() ? given : changed;
   const std::vector<std::string_view> tags = ModelTagsOf();
   // Segments that replace the text of a message, if the template shows that text whole.
   std::vector<std::vector<Segment>> instead(messages.size());
-  std::vector<bool> has_mark(messages.size());
-  const bool keeps = options.keep_thinking_in_history && !facts_.before_reasoning.empty();
   const size_t last_question = LastQuestion(messages);
+  // True if the template renders kAnswerHere as the text of message i.
+  const auto is_marked = [&](size_t i) {
+    return keeps && i <= last_question && !instead[i].empty();
+  };
   for (size_t i = 0; i < messages.size(); ++i) {
-    Message& message = messages[i];
+    const Message& message = messages[i];
     if (message.role != Role::kAssistant) continue;
-    if (!message.ids.empty()) instead[i] = {{"", false, message.ids}};
-    if (!keeps || i > last_question) continue;
-    if (instead[i].empty()) {
+    if (!message.ids.empty()) {
+      instead[i] = {{"", false, message.ids}};
+    } else if (keeps && i <= last_question) {
       const std::optional<std::string> answer = AnswerWithReasoning(message, facts_);
-      if (!answer.has_value()) continue;
-      AppendModelText(*answer, tags, &instead[i]);
+      if (answer.has_value()) AppendModelText(*answer, tags, &instead[i]);
     }
-    SetTextAlone(kAnswerHere, &message);
-    has_mark[i] = true;
+    if (is_marked(i)) SetTextAlone(kAnswerHere, &changed[i]);
   }
   KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered, RenderText(messages, options, now, facts_));
   const std::vector<bool> whole = WholeTexts(rendered, messages);
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (!has_mark[i] || whole[i]) continue;
+    if (!is_marked(i) || whole[i]) continue;
     ChatOptions without = options;
     without.keep_thinking_in_history = false;
     return Render(given, without, now);
@@ -249,23 +278,7 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
   if (options.continue_final_message) {
     KU_ASSIGN_OR_RETURN(end, EndOfPrompt(rendered.text));
   }
-  std::vector<Segment> segments;
-  size_t at = 0;
-  for (const jinja::Run& run : rendered.runs) {
-    if (at >= end) break;
-    const std::string_view text =
-        std::string_view(rendered.text).substr(at, std::min(run.length, end - at));
-    at += run.length;
-    const size_t message = (run.origin - 2) / 2;
-    if (run.origin <= jinja::kData) {
-      AppendSegment(text, run.origin == jinja::kTemplate, &segments);
-    } else if (run.origin == ContentOrigin(message) && whole[message] &&
-               !instead[message].empty()) {
-      segments.insert(segments.end(), instead[message].begin(), instead[message].end());
-    } else {
-      AppendModelText(text, tags, &segments);
-    }
-  }
+  std::vector<Segment> segments = SegmentsOf(rendered, end, instead, whole, tags);
   if (!options.default_system) RemoveEmptySystem(&segments);
   return segments;
 }

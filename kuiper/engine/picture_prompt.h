@@ -52,9 +52,9 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
 // What a sequence stores of its pictures.
 struct PromptPictures {
   std::vector<OverrideSpan> spans;
-  // As Sequence::keys. The key of a picture token is a hash of its row and one half of the
-  // picture's digest. Rows use the two halves alternately, so that two consecutive tokens identify
-  // the whole digest.
+  // Entries for Sequence::keys. The key of a picture token is a hash of its row and one half of
+  // the picture's digest. Rows use the two halves alternately, so that two consecutive tokens
+  // identify the whole digest.
   std::vector<uint64_t> keys;
   std::vector<int64_t> sources;  // without duplicates
 };

@@ -22,7 +22,8 @@ class TokenIndex {
   // an id whose content another id has too, if there is one.
   std::optional<int32_t> Build(const std::vector<std::string>* contents, size_t num_tokens);
   std::optional<int32_t> Find(std::string_view content) const;
-  // As Find, with -1 for contents without a token. The memory accesses of the look-ups overlap.
+  // Finds all contents; -1 marks contents without a token. The memory accesses of the look-ups
+  // overlap.
   void FindAll(std::span<const std::string_view> contents, std::span<int32_t> ids) const;
 
  private:

@@ -23,7 +23,7 @@ struct TemplateFiles {
 // `path`: a model's folder, a file in it, or a .jinja file. If a folder has no template, `source`
 // is empty. kModel if a file cannot be read, kTokenizer for invalid JSON.
 StatusOr<TemplateFiles> ReadTemplateFiles(const std::string& path);
-// As ReadTemplateFiles, from texts in a container; "" = absent. `name` stands for the container.
+// Reads the same files from texts in a container; "" = absent. `name` stands for the container.
 StatusOr<TemplateFiles> ParseTemplateFiles(const std::string& jinja,
                                            const std::string& chat_template_json,
                                            const std::string& tokenizer_config_json,

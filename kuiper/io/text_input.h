@@ -13,7 +13,7 @@ std::string WithoutByteOrderMark(std::string text);
 // Reads all bytes of a file. kInput if it cannot be read or is too large; `name` names it in
 // messages.
 StatusOr<std::string> ReadAllBytes(int fd, const std::string& name);
-// As ReadAllBytes, without a byte order mark.
+// Does what ReadAllBytes does and removes a byte order mark.
 StatusOr<std::string> ReadAllText(int fd, const std::string& name);
 // Returns kInput if the text is empty or not UTF-8.
 Status CheckText(const std::string& text, const std::string& name);

@@ -60,7 +60,7 @@ class Parts {
     return SpaceEnd(begin, first, true);
   }
 
-  // As End, but for GPT-2's pattern.
+  // Does what End does, for GPT-2's pattern.
   size_t Gpt2End(size_t begin) const {
     if (text_[begin] == '\'') {
       const size_t length = Contraction(text_.substr(begin + 1), false);

@@ -8,7 +8,7 @@
 namespace kuiper::jinja {
 namespace {
 
-// As in jinja2's sandbox.
+// jinja2's sandbox has the same limit.
 constexpr int64_t kMaxRange = 100000;
 
 bool Range(Call& call, Value* result) {

@@ -132,7 +132,7 @@ bool IsSame(Call& call, Value* result) {
   return true;
 }
 
-// As str(x).isupper() and islower().
+// Tests str(x).isupper() or str(x).islower().
 template <bool kUpper>
 bool IsCase(Call& call, Value* result) {
   const std::string_view text = call.SelfText()->bytes();

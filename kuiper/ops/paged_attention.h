@@ -97,7 +97,7 @@ struct PagedAttentionArgs {
   int max_kv_len = 0;
 
   float scale = 0.0f;  // factor of the scores; 0 = 1 / sqrt(D)
-  // As in AttnOptions.
+  // AttnOptions has the same fields.
   bool causal = true;
   int window = 0;                       // 0 = off
   const float* alibi_slopes = nullptr;  // [H]; null = off

@@ -148,8 +148,8 @@ TEST_P(GraphTest, WarmUpRecordsTheBucketsAndLeavesNothingBehind) {
   EXPECT_EQ(warm->graph().num_replayed(), 3 * kDecodes);
 }
 
-// As after /clear: other sequences, on other pages, in a slab that did not exist at the capture, or
-// was freed and allocated again.
+// This is the state after /clear: other sequences, on other pages, in a slab that did not exist at
+// the capture, or was freed and allocated again.
 TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   const KvShape shape = MakeRunner(true, 256, 2)->kv().shape();
   const int pages_per_slab = static_cast<int>((size_t{256} << 20) / shape.page_bytes());

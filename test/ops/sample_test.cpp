@@ -338,8 +338,8 @@ TEST_P(SampleTest, FiltersKeepExactlyTheNaiveSet) {
   }
 }
 
-// As many ids per thread of the GPU's kernel as in real vocabularies. Either few ids pass a filter,
-// or more than the kernel can list.
+// Each thread of the GPU's kernel has the number of ids that real vocabularies give it. Either few
+// ids pass a filter, or more than the kernel can list.
 TEST_P(SampleTest, FiltersOfWideRowsKeepTheNaiveSet) {
   const std::vector<float> logits = RandomFloats(20000, 22, 2.0f);
   for (const Params& p :

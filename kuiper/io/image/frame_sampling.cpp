@@ -12,7 +12,7 @@ std::vector<int> SampledFrames(const VisionConfig& config, int num_frames, doubl
   const double least = std::min(config.min_frames, num_frames);
   const double most = std::min(config.max_frames, num_frames);
   const int count = static_cast<int>(std::clamp(wanted, least, most));
-  // As numpy.linspace(0, num_frames - 1, count).round(), half to even.
+  // This is numpy.linspace(0, num_frames - 1, count).round(), half to even.
   std::vector<int> indices(static_cast<size_t>(count), 0);
   const double step = static_cast<double>(num_frames - 1) / std::max(count - 1, 1);
   for (int i = 1; i < count; ++i) {

@@ -23,8 +23,8 @@ constexpr int64_t kMaxAspectRatio = 200;
 // sides differ by more than kMaxAspectRatio; `name` is the image's name in messages.
 StatusOr<PictureSize> FitPicture(PictureSize size, int64_t factor, PixelBudget budget,
                                  const std::string& name);
-// As FitPicture, for each of `num_frames` frames in groups of `temporal_factor`. Also kInput if
-// there are fewer frames than a group, or if a side is shorter than `factor`.
+// Does what FitPicture does, for each of `num_frames` frames in groups of `temporal_factor`. Also
+// kInput if there are fewer frames than a group, or if a side is shorter than `factor`.
 StatusOr<PictureSize> FitVideo(int64_t num_frames, PictureSize size, int64_t factor,
                                int64_t temporal_factor, PixelBudget budget,
                                const std::string& name);

@@ -11,8 +11,8 @@ namespace kuiper::cpu {
 // Allocates anonymous pages: zero-filled, page-aligned, and taking memory only once touched.
 // kResourceExhausted if `bytes` is more than FreeMemory() or the OS refuses.
 StatusOr<Buffer> AllocatePages(size_t bytes);
-// As AllocatePages, with huge pages where they fit and the system provides them. For memory that is
-// used as a whole and read in order, which huge pages make faster.
+// Does what AllocatePages does, with huge pages where they fit and the system provides them. For
+// memory that is used as a whole and read in order, which huge pages make faster.
 StatusOr<Buffer> AllocateHugePages(size_t bytes);
 
 // Allocates memory that is read in blocks. Large memory is in huge pages, because a block that is

@@ -328,7 +328,7 @@ HWY_INLINE float StoreQuantized(const In* x, int n, CodeScale scale, Int* codes)
   return scale.scale;
 }
 
-// As above, with the scale that makes the largest magnitude `max_code`.
+// Does the same with the scale that makes the largest magnitude `max_code`.
 template <typename Int, typename In>
 HWY_INLINE float StoreQuantized(const In* x, int n, float max_code, Int* codes) {
   return StoreQuantized(x, n, CodeScaleOf(MaxMagnitudeBits(x, n), max_code), codes);

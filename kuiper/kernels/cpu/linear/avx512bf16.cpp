@@ -114,7 +114,7 @@ HWY_INLINE void AccumulateCodes(const DotArgs& a, const uint8_t* const* rows, in
   }
 }
 
-// As Dots, for rows of 8-bit floats.
+// Does what Dots does, for rows of 8-bit floats.
 template <typename T, int MR>
 HWY_NOINLINE void CodeDots(const DotArgs& a) {
   constexpr int NR = kPanelRows, kStep = 2 * Bf16Model::kChunk;

@@ -132,7 +132,7 @@ void TransposeRows(uint8_t* data, int rows, int64_t columns, uint8_t* copy) {
   }
 }
 
-// As PrepackRows, for codes that are multiplied by integers.
+// Does what PrepackRows does, for codes that are multiplied by integers.
 void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.columns;
   const int64_t row_bytes = matrix->format.RowBytes(in);

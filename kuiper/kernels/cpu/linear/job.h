@@ -266,7 +266,7 @@ void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, cons
 constexpr int kMaxFinishColumns = 64;
 void FinishRows(const LinearJob& job, const RowRange& range, int token, int count, float* sums,
                 size_t stride);
-// As ApplyStreamed, for one range of output columns; the thread takes `after` next.
+// Does what ApplyStreamed does, for one range of output columns; the thread takes `after` next.
 void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after);
 
 size_t PanelScratchBytes();
